@@ -1,0 +1,246 @@
+"""Schema graph: the tables of a SQLite database and the declared foreign keys between them.
+
+It is read once from a trusted connection and then answers from memory: which tables there are, what they look
+like, how they join. The sampler grows databases along it, the tools and the join share look things up in it.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def fold_name(name: str) -> str:
+    """The form under which SQLite compares names: ASCII letters in lower case, all others as they are."""
+    return name.lower() if name.isascii() else name.translate(_ASCII_LOWER)
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """A declared key that resolves: ``child.columns[i]`` refers to ``parent.parent_columns[i]``; names as declared."""
+
+    child: str
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """(child column, parent column), one a column of the key."""
+        return tuple(zip(self.columns, self.parent_columns, strict=True))
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """What the catalog says of one table or view."""
+
+    name: str
+    ddl: str
+    columns: tuple[str, ...]
+    primary_key: tuple[str, ...]
+
+
+class SchemaGraph:
+    """Tables as nodes, declared foreign keys as undirected edges. Immutable, safe to share between threads.
+
+    ``tables``: base tables and virtual tables as declared, in creation order; SQLite's own and shadow tables left out.
+    ``views``: views as declared. ``foreign_keys``: those that resolve, in the order of their declaration; a key to a
+    missing table or column, to a view, or of another width than the parent's key gives no edge (our assumption).
+    """
+
+    tables: tuple[str, ...]
+    views: tuple[str, ...]
+    foreign_keys: tuple[ForeignKey, ...]
+
+    def __init__(
+        self, tables: Iterable[_Relation], views: Iterable[_Relation], foreign_keys: Iterable[ForeignKey]
+    ) -> None:
+        self._tables = {fold_name(table.name): table for table in tables}
+        self._views = {fold_name(view.name): view for view in views}
+        self.tables = tuple(table.name for table in self._tables.values())
+        self.views = tuple(view.name for view in self._views.values())
+        self.foreign_keys = tuple(foreign_keys)
+        self._neighbors = _neighbors(self.tables, self.foreign_keys)
+
+    @classmethod
+    def from_connection(cls, connection: sqlite3.Connection) -> "SchemaGraph":
+        """Read the schema ``main`` of a bare connection to a trusted database."""
+        factory = connection.text_factory
+        # Names may be bytes that are not UTF-8: they must not fail the reading.
+        connection.text_factory = _decode
+        try:
+            kinds = _kinds(connection)
+            # A trigger may bear its table's name, hence the type.
+            stored = "SELECT name, sql FROM main.sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid"
+            catalog = connection.execute(stored).fetchall()
+            listed = [(name, ddl or "") for name, ddl in catalog if name in kinds]
+            tables = [_relation(connection, name, ddl) for name, ddl in listed if kinds[name] != "view"]
+            views = [_relation(connection, name, ddl) for name, ddl in listed if kinds[name] == "view"]
+            return cls(tables, views, _foreign_keys(connection, tables))
+        finally:
+            connection.text_factory = factory
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "SchemaGraph":
+        """Read a database file that nobody writes; remembered until the file's time or size changes.
+
+        Raises FileNotFoundError where there is no such file, ValueError where it is no SQLite database.
+        """
+        file = Path(path)
+        if not file.is_file():
+            raise FileNotFoundError(f"no database file at {file}")
+        state = file.stat()
+        return _read_file(file.resolve(), state.st_mtime_ns, state.st_size)
+
+    def find(self, name: str) -> str | None:
+        """The table's declared name, matched as SQLite does (ASCII case does not matter); None: no such table."""
+        table = self._tables.get(fold_name(name))
+        return table.name if table else None
+
+    def find_view(self, name: str) -> str | None:
+        """The view's declared name, matched like a table's; None: no such view."""
+        view = self._views.get(fold_name(name))
+        return view.name if view else None
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        """Column names of a table or view, generated columns included. Raises KeyError for an unknown name.
+
+        Empty for a view that SQLite cannot resolve and for a virtual table whose module is missing.
+        """
+        return self._relation(name).columns
+
+    def ddl(self, name: str) -> str:
+        """The stored CREATE statement of a table or view. Raises KeyError for an unknown name."""
+        return self._relation(name).ddl
+
+    def neighbors(self, table: str) -> tuple[str, ...]:
+        """Tables that share a foreign key with this one, in either direction, sorted, without itself.
+
+        Raises KeyError for an unknown name.
+        """
+        return self._neighbors[self._relation(table).name]
+
+    def join_path(self, a: str, b: str) -> list[str] | None:
+        """The shortest chain of tables from a to b along foreign keys, both ends included.
+
+        Among equally short chains the first one in code-point order of the name lists, read from a (our
+        assumption). A table's path to itself is itself; None where one is unknown or there is no chain.
+        """
+        start, goal = self.find(a), self.find(b)
+        if start is None or goal is None:
+            return None
+        distance = self._distances(goal)
+        if start not in distance:
+            return None
+        path = [start]
+        while path[-1] != goal:
+            nearer = distance[path[-1]] - 1
+            path.append(next(table for table in self._neighbors[path[-1]] if distance[table] == nearer))
+        return path
+
+    def _distances(self, goal: str) -> dict[str, int]:
+        """Number of joins to the goal, for every table that reaches it."""
+        distance = {goal: 0}
+        queue = deque([goal])
+        while queue:
+            table = queue.popleft()
+            for neighbor in self._neighbors[table]:
+                if neighbor not in distance:
+                    distance[neighbor] = distance[table] + 1
+                    queue.append(neighbor)
+        return distance
+
+    def _relation(self, name: str) -> _Relation:
+        folded = fold_name(name)
+        relation = self._tables.get(folded) or self._views.get(folded)
+        if relation is None:
+            raise KeyError(f"no table or view named {name!r}")
+        return relation
+
+
+@lru_cache(maxsize=128)
+def _read_file(file: Path, mtime_ns: int, size: int) -> SchemaGraph:
+    """``mtime_ns`` and ``size`` are here as part of the cache key only."""
+    # immutable: no lock and no journal is looked for, so a file in a read-only folder opens too.
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        try:
+            return SchemaGraph.from_connection(connection)
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{file} cannot be read as a SQLite database: {error}") from error
+
+
+def _decode(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _kinds(connection: sqlite3.Connection) -> dict[str, str]:
+    """Kind (table, virtual, view) of every relation that belongs to the user."""
+    listed = connection.execute("PRAGMA main.table_list").fetchall()
+    return {name: kind for _, name, kind, *_ in listed if kind != "shadow" and not _is_internal(name)}
+
+
+def _is_internal(name: str) -> bool:
+    return fold_name(name).startswith("sqlite_")
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _relation(connection: sqlite3.Connection, name: str, ddl: str) -> _Relation:
+    """Columns by ``table_xinfo``: ``table_info`` leaves out generated ones."""
+    try:
+        rows = connection.execute(f"PRAGMA main.table_xinfo({_quote(name)})").fetchall()
+    except sqlite3.OperationalError:
+        rows = []  # a view over a missing table, a virtual table without its module: it has no columns to offer
+    # hidden = 1 marks the hidden columns of virtual tables; 2 and 3 are generated columns, which can be read.
+    columns = tuple(column for _, column, _, _, _, _, hidden in rows if hidden != 1)
+    keyed = sorted((rank, column) for _, column, _, _, _, rank, _ in rows if rank)
+    return _Relation(name, ddl, columns, tuple(column for _, column in keyed))
+
+
+def _foreign_keys(connection: sqlite3.Connection, tables: list[_Relation]) -> list[ForeignKey]:
+    known = {fold_name(table.name): table for table in tables}
+    found: dict[object, ForeignKey] = {}
+    for child in tables:
+        for rows in _declared_keys(connection, child.name):
+            key = _resolve(child, rows, known)
+            if key is not None:
+                # The same key declared twice is one edge; the order of its pairs does not make it another.
+                found.setdefault((key.child, key.parent, frozenset(key.pairs())), key)
+    return list(found.values())
+
+
+def _declared_keys(connection: sqlite3.Connection, table: str) -> list[list[tuple]]:
+    """A table's declared keys in the order of their declaration, each as its rows of ``foreign_key_list``."""
+    keys: dict[int, list[tuple]] = {}
+    for row in connection.execute(f"PRAGMA main.foreign_key_list({_quote(table)})").fetchall():
+        keys.setdefault(row[0], []).append(row)
+    # SQLite numbers the keys from the last declared one backwards.
+    return [sorted(keys[number]) for number in sorted(keys, reverse=True)]
+
+
+def _resolve(child: _Relation, rows: list[tuple], tables: Mapping[str, _Relation]) -> ForeignKey | None:
+    """The key with declared names; None where SQLite would report a mismatch of names or widths."""
+    parent = tables.get(fold_name(rows[0][2]))
+    if parent is None:
+        return None
+    declared = {fold_name(column): column for column in parent.columns}
+    named = [row[4] for row in rows]
+    # Without a column list the key refers to the parent's primary key; SQLite gives NULL for its columns then.
+    targets = parent.primary_key if named[0] is None else [declared.get(fold_name(column)) for column in named]
+    if len(targets) != len(rows) or None in targets:
+        return None
+    return ForeignKey(child.name, tuple(row[3] for row in rows), parent.name, tuple(targets))
+
+
+def _neighbors(tables: Iterable[str], keys: Iterable[ForeignKey]) -> dict[str, tuple[str, ...]]:
+    linked: dict[str, set[str]] = {table: set() for table in tables}
+    for key in keys:
+        linked[key.child].add(key.parent)
+        linked[key.parent].add(key.child)
+    return {table: tuple(sorted(others - {table})) for table, others in linked.items()}
