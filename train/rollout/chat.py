@@ -1,0 +1,77 @@
+"""The chat frame: which tokens stand around an episode's turns.
+
+Completions are appended to the prompt's tokens and never re-templated, so earlier ``<think>`` blocks stay (card, "Keep
+earlier reasoning in context"). The text between two turns is read off the tokenizer's own chat template once.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+_ANSWER, _USER = "assistant turn stands here", "user turn stands here"
+
+
+@dataclass(frozen=True)
+class ChatFrame:
+    """Renders prompts and later user turns as token ids.
+
+    ``stop_id`` ends a turn (``<|im_end|>``); ``stop_ids`` are all tokens on which sampling stops.
+    """
+
+    tokenizer: Any
+    enable_thinking: bool
+    before_user_ids: tuple[int, ...]
+    after_user: str
+    stop_id: int
+    stop_ids: frozenset[int]
+
+    def prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
+        """Token ids of the episode's first messages, up to where the policy starts to write."""
+        text = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=self.enable_thinking
+        )
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def rest_of_user_turn_ids(self, text: str) -> list[int]:
+        """Token ids of a user turn's text and of all that stands before the policy's next token.
+
+        ``before_user_ids`` come before them. The two are tokenized apart, so that a decoder can feed the first while the
+        tools that produce ``text`` still run; every driver of an episode uses this split, so all see the same tokens.
+        """
+        return self.tokenizer(text + self.after_user, add_special_tokens=False)["input_ids"]
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of one turn, its stop token left out."""
+        if ids and ids[-1] in self.stop_ids:
+            ids = ids[:-1]
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def chat_frame(tokenizer: PreTrainedTokenizerBase, enable_thinking: bool = True) -> ChatFrame:
+    """Read the frame off ``tokenizer``'s chat template.
+
+    Raises ValueError where the tokenizer has no chat template or one that does not end an assistant turn with a single
+    stop token (``<|im_end|>``, else the end-of-sequence token).
+    """
+    if not tokenizer.chat_template:
+        raise ValueError(f"the tokenizer at {tokenizer.name_or_path} has no chat template; use an instruction-tuned model")
+    turns = [
+        {"role": "user", "content": "question"},
+        {"role": "assistant", "content": _ANSWER},
+        {"role": "user", "content": _USER},
+    ]
+    text = tokenizer.apply_chat_template(
+        turns, tokenize=False, add_generation_prompt=True, enable_thinking=enable_thinking
+    )
+    known = tokenizer.get_vocab()
+    stop = "<|im_end|>" if "<|im_end|>" in known else tokenizer.eos_token
+    between, found, after_user = text.partition(_ANSWER)[2].partition(_USER)
+    if not found or not between.startswith(stop):
+        raise ValueError(
+            f"the chat template of {tokenizer.name_or_path} does not end an assistant turn with {stop!r}; "
+            "the rollout appends turns as tokens and needs that"
+        )
+    stops = {known[name] for name in ("<|im_end|>", "<|endoftext|>", tokenizer.eos_token) if name in known}
+    before_ids = tokenizer(between[len(stop) :], add_special_tokens=False)["input_ids"]
+    return ChatFrame(tokenizer, enable_thinking, tuple(before_ids), after_user, known[stop], frozenset(stops))
