@@ -1,0 +1,140 @@
+"""Reading a configuration: YAML files merged left to right, then overrides, each key checked where it stands."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from train.config import Config
+from train.config_check import ConfigError, check_config
+
+
+@cache
+def known_keys() -> dict[str, dataclasses.Field[Any]]:
+    """Every dotted key of the configuration with its dataclass field, in the order of the dataclasses."""
+    keys: dict[str, dataclasses.Field[Any]] = {}
+    for outer in dataclasses.fields(Config):
+        section = outer.type
+        if dataclasses.is_dataclass(section):
+            keys |= {f"{outer.name}.{inner.name}": inner for inner in dataclasses.fields(section)}
+        else:
+            keys[outer.name] = outer
+    return keys
+
+
+def load_config(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> Config:
+    """The configuration that the files and ``section.key=value`` overrides give, later ones winning.
+
+    Lists are replaced whole. Raises ConfigError, naming the file or override, the key and the fix, for an
+    unknown key, a value of the wrong type or out of bounds, a file that is missing or no YAML mapping.
+    """
+    merged = OmegaConf.structured(Config)
+    origins: dict[str, str] = {}
+    layers = [(str(path), _read_file(Path(path))) for path in files]
+    layers += [(f"override {text!r}", _read_override(text)) for text in overrides]
+    for origin, values in layers:
+        for name, value in _leaves(values, origin):
+            _assign(merged, name, value, origin)
+            origins[name] = origin
+    try:
+        config = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"the configuration cannot be resolved: {_first_line(error)}") from error
+    assert isinstance(config, Config)
+    check_config(config, origins)
+    return config
+
+
+def to_yaml(config: Config) -> str:
+    """The whole configuration as YAML text that ``load_config`` reads back to an equal one."""
+    return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
+def save_config(config: Config, path: Path) -> None:
+    """Write the whole configuration; a reader never sees half of it."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(to_yaml(config), encoding="utf-8")
+    partial.replace(path)
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Dotted key -> value of every key."""
+    return {name: value for name, value in _leaves(OmegaConf.structured(config), "config")}
+
+
+def _read_file(path: Path) -> DictConfig:
+    if not path.is_file():
+        raise ConfigError(f"no config file at {path}{_similar_file(path)}; an override has the form section.key=value")
+    try:
+        values = OmegaConf.load(path)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, DictConfig):
+        raise ConfigError(f"{path} holds no mapping of keys to values at its top")
+    return values
+
+
+def _similar_file(path: Path) -> str:
+    names = sorted(str(other) for other in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(str(path), names, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _read_override(text: str) -> DictConfig:
+    name, equals, _ = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"override {text!r} has not the form section.key=value")
+    try:
+        return OmegaConf.from_dotlist([text])
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ConfigError(f"override {text!r} cannot be read: {_first_line(error)}") from error
+
+
+def _leaves(values: DictConfig, origin: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of every value; raises ConfigError at a key or section that is not known."""
+    # items_ex leaves interpolations such as ${seed} as they stand, for the merged configuration to resolve.
+    for raw, value in values.items_ex(resolve=False):
+        name = f"{prefix}{raw!s}"
+        if name in known_keys():
+            yield name, OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        elif not any(known.startswith(f"{name}.") for known in known_keys()):
+            raise ConfigError(f"{origin}: unknown key {name!r}; {_nearest(name)}")
+        elif isinstance(value, DictConfig):
+            yield from _leaves(value, origin, f"{name}.")
+        else:
+            raise ConfigError(f"{origin}: {name!r} is a section of keys, not a value; {_list_section(name)}")
+
+
+def _nearest(name: str) -> str:
+    section, _, leaf = name.rpartition(".")
+    by_leaf = [known for known in known_keys() if known.rpartition(".")[2] == leaf]
+    near = by_leaf or difflib.get_close_matches(name, list(known_keys()), n=1, cutoff=0.7)
+    if near:
+        return "did you mean " + " or ".join(repr(known) for known in near) + "?"
+    return _list_section(section)
+
+
+def _list_section(section: str) -> str:
+    inner = [known for known in known_keys() if known.startswith(f"{section}.")]
+    if section and inner:
+        return f"the keys of {section!r} are " + ", ".join(known.rpartition(".")[2] for known in inner)
+    return "the sections are " + ", ".join(dict.fromkeys(known.partition(".")[0] for known in known_keys()))
+
+
+def _assign(merged: DictConfig, name: str, value: Any, origin: str) -> None:
+    try:
+        OmegaConf.update(merged, name, value, merge=False)
+    except OmegaConfBaseException as error:
+        wanted = known_keys()[name].type
+        text = wanted.__name__ if isinstance(wanted, type) and wanted.__module__ == "builtins" else str(wanted)
+        raise ConfigError(f"{origin}: {name} must be {text}, not {value!r}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
