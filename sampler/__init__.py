@@ -1,0 +1,1 @@
+"""Which tables an episode's database holds, and the database built from them."""
