@@ -1,0 +1,91 @@
+"""What a statement may touch: reading this database's own tables, and nothing else.
+
+SQLite asks an authorizer for everything that a statement would do while it compiles it. Ours allows by list: SELECT,
+recursion, the tables of the file, harmless PRAGMAs, functions that do not reach the host. It notes on the way which
+tables are read.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable
+
+# Read something about the schema, change nothing. data_version is what full-text tables ask for themselves.
+PRAGMAS = frozenset(
+    {
+        "table_info",
+        "table_xinfo",
+        "table_list",
+        "index_list",
+        "index_info",
+        "index_xinfo",
+        "foreign_key_list",
+        "data_version",
+    }
+)
+# load_extension runs code, fts3_tokenizer takes a pointer, rtree* read hand-made blobs, sqlite_log writes to the host's
+# log; the others are in SQLite's shell or common extensions. A new SQLite with more of them needs them here.
+FUNCTIONS = frozenset(
+    {
+        "load_extension",
+        "fts3_tokenizer",
+        "rtreecheck",
+        "rtreedepth",
+        "rtreenode",
+        "sqlite_log",
+        "readfile",
+        "writefile",
+        "edit",
+        "fsdir",
+        "zipfile",
+        "eval",
+    }
+)
+# Table-valued functions that see only their arguments, and the schema table under its internal names.
+TABLES = frozenset({"json_each", "json_tree", "sqlite_master", "sqlite_schema", "sqlite_temp_master"})
+HIDDEN = frozenset({"dbstat", "bytecode", "tables_used", "fts3tokenize", "fsdir", "zipfile", "completion"})
+
+DENIED = "\0"  # no table has this name
+
+READ, SELECT = sqlite3.SQLITE_READ, sqlite3.SQLITE_SELECT
+FUNCTION, RECURSIVE, PRAGMA = sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_PRAGMA
+
+Callback = Callable[[int, str | None, str | None, str | None, str | None], int]
+
+
+def fold(name: str) -> str:
+    """A name as SQLite compares names: ASCII letters in lower case, all others as they are."""
+    return name.encode("utf-8", "surrogateescape").lower().decode("utf-8", "surrogateescape")
+
+
+def authorizer(names: Iterable[str], reads: set[str]) -> Callback:
+    """The callback for ``Connection.set_authorizer``; ``names`` are all tables and views of the file.
+
+    Every read adds the table's name to ``reads``; where no column is read (``count(*)``) it is the name as the
+    statement spells it, which may be a common table expression's. A refusal adds DENIED.
+    """
+    known = TABLES | set(names)
+    folded = {fold(name) for name in known}
+
+    def readable(name: str, column: str) -> bool:
+        name = fold(name)
+        if name in folded:
+            return True
+        # With a column it is a table outside the file; without, it may be a common table expression.
+        return not column and name not in HIDDEN and not name.startswith(("sqlite_", "pragma_"))
+
+    def allowed(action: int, first: str, second: str) -> bool:
+        if action == READ:
+            reads.add(first)
+            return first in known or readable(first, second)
+        if action == FUNCTION:
+            return second.lower() not in FUNCTIONS
+        if action == PRAGMA:
+            return first.lower() in PRAGMAS
+        return action in (SELECT, RECURSIVE)
+
+    def ask(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
+        if allowed(action, first or "", second or ""):
+            return sqlite3.SQLITE_OK
+        reads.add(DENIED)
+        return sqlite3.SQLITE_DENY
+
+    return ask

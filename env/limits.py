@@ -1,0 +1,70 @@
+"""What a query may use, how it can fail, and what it returns: the types around the sandbox."""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Kind = Literal["syntax", "schema", "denied", "timeout", "memory", "rows", "other"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one query. Times in seconds, sizes in bytes unless the name says otherwise.
+
+    ``seconds``, ``rows`` and ``length`` are the project's published defaults; the rest are our assumptions, set well
+    above what real gold queries need. Raises ValueError for a bound that is not positive.
+    """
+
+    seconds: float = 5.0  # wall time of the query itself, waiting for a free worker not counted
+    rows: int = 10_000  # rows fetched
+    length: int = 1_000_000  # one string, blob or sorted row
+    sql_length: int = 100_000  # the statement's own text
+    depth: int = 1_000  # nesting of one expression (a chain of n ORs has depth n)
+    like_pattern: int = 5_000  # LIKE and GLOB take time quadratic in the pattern
+    instructions: int = 5_000_000  # of the compiled statement; stops statements that explode while they are compiled
+    memory_mb: int = 256  # what one query may add to its worker's data
+    result_mb: int = 64  # all fetched rows together
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise ValueError(f"env limit {field.name} is {value!r}: it must be greater than 0")
+
+
+class SqlError(Exception):
+    """A query that did not run to its end.
+
+    ``kind`` is one of
+
+    - ``syntax``: SQLite's parser refuses the text, or there is no statement in it
+    - ``schema``: a table, column, function … that does not exist, or an ambiguous name
+    - ``denied``: anything but reading this database
+    - ``timeout``: longer than ``Limits.seconds``
+    - ``memory``: more memory than allowed, or a string, blob, result or LIKE pattern that is too long
+    - ``rows``: more rows than allowed
+    - ``other``: what is left, e.g. two statements, an unbound parameter, integer overflow
+
+    ``message`` is SQLite's own text where SQLite has one.
+    """
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """Rows of a query that ran: values are int, float, str, bytes or None, exactly as a sqlite3 connection gives them.
+
+    Text that is not UTF-8 is decoded with ``surrogateescape``. ``truncated``: more rows exist than were asked for.
+    ``tables``: the base tables that the statement reads, through views too, named as declared, without ``sqlite_*``.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple]
+    truncated: bool
+    tables: frozenset[str]

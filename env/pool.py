@@ -1,0 +1,334 @@
+"""Worker processes that run untrusted SQL: started warm, shared by threads, ended and replaced when a query hangs.
+
+A sandbox has a home worker, so that its connection there stays warm. A caller that has waited a moment behind a slow
+query goes to an overflow worker instead. One spare process always stands by, so that after a kill the next query is
+answered at once.
+"""
+
+import atexit
+import itertools
+import marshal
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from collections import OrderedDict, deque
+from pathlib import Path
+
+from env.limits import Limits, SqlError
+from env.query import timeout_text
+from env.wire import receive, send
+
+# A worker stops a query itself at the limit; this much later it is ended, whatever it is doing.
+GRACE_SECONDS = 0.4
+# Longer than a queue of ordinary queries (0.2 ms each) takes, shorter than anyone notices.
+PATIENCE_SECONDS = 0.02
+START_SECONDS = 60.0
+CONNECTIONS = 128  # a worker's open connections; the one unused longest is closed first
+HOMES = 16  # no more than this many, however many cores: a single process' threads cannot keep more busy
+
+# The parent's package is not imported whole: the worker needs four small files of it, and must not pay for the rest.
+BOOT = (
+    "import sys; package = type(sys)('env'); package.__path__ = [sys.argv[1]]; sys.modules['env'] = package;"
+    "from env.worker import main; main()"
+)
+KEEP = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "SYSTEMROOT")  # enough to find the SQLite library
+
+
+class Worker:
+    """One process, its socket, and the keys of the connections it holds. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, str(Path(__file__).parent)],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                env={"MALLOC_ARENA_MAX": "1"} | {name: os.environ[name] for name in KEEP if name in os.environ},
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )
+        self.socket = ours
+        self.descriptor = ours.fileno()
+        self.opened: OrderedDict[int, None] = OrderedDict()
+        self.timeout = 0.0
+        self.ready = False
+
+    def wait_ready(self) -> None:
+        """Return once the process answers. Raises RuntimeError where it does not start."""
+        if self.ready:
+            return
+        self.set_timeout(START_SECONDS)
+        try:
+            receive(self.descriptor)
+        except (EOFError, OSError) as error:
+            self.end()
+            raise RuntimeError(
+                f"the SQL worker process did not start (exit code {self.process.returncode}): see its error output, "
+                f"and check that {sys.executable} -I -S can import sqlite3"
+            ) from error
+        self.ready = True
+
+    def set_timeout(self, seconds: float) -> None:
+        """Time-out of reads, in the kernel: no second system call a read."""
+        if seconds != self.timeout:
+            whole = int(seconds)
+            value = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self.timeout = seconds
+
+    def end(self) -> None:
+        """Kill the process, whatever it does, and wait for its end."""
+        self.process.kill()
+        self.process.wait()
+        self.socket.close()
+
+    def abandon(self) -> None:
+        """Let go of it in a forked child, where it is the parent's process, not ours."""
+        self.process.returncode = 0
+        self.socket.close()
+
+
+class Slot:
+    """A place for one worker: its lock, and the keys whose connections it may close."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.worker: Worker | None = None
+        self.closing: deque[int] = deque()
+
+    def take_closing(self) -> tuple[int, ...]:
+        """Keys to close, for the next message; the lock is held."""
+        keys = []
+        while self.closing:
+            key = self.closing.popleft()
+            if self.worker is not None and key in self.worker.opened:
+                del self.worker.opened[key]
+                keys.append(key)
+        return tuple(keys)
+
+    def release(self) -> None:
+        """Give the worker back; what was to be closed meanwhile is closed now."""
+        self.flush()
+        self.lock.release()
+        while self.closing and self.lock.acquire(blocking=False):
+            self.flush()
+            self.lock.release()
+
+    def flush(self) -> None:
+        """Tell the worker to close what it may; no answer comes. The lock is held."""
+        keys = self.take_closing() if self.closing else ()
+        if keys and self.worker is not None:
+            try:
+                send(self.worker.descriptor, marshal.dumps((keys, None, None, None, 0)))
+            except OSError:
+                self.worker.end()
+                self.worker = None
+
+
+class WorkerPool:
+    """Processes that hold connections and run queries for any number of threads.
+
+    ``workers``: home workers, by default one a core this process may use (2 to 16); twice as many more start when those
+    are held up by slow queries. Processes start when first needed. A forked child starts its own.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise ValueError(f"a worker pool needs at least 1 worker, not {workers}")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.homes = workers or max(2, min(HOMES, cores))
+        self._keys = itertools.count(1)
+        self._reset()
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        self._slots = [Slot() for _ in range(3 * self.homes)]
+        self._spare: Worker | None = None
+        self._spare_lock = threading.Lock()
+        self.closed = False
+
+    def new_key(self) -> int:
+        """A number for one sandbox: connections are kept by it, so two sandboxes never share one."""
+        return next(self._keys)
+
+    @property
+    def pids(self) -> list[int]:
+        """Ids of the processes that run now, the spare too."""
+        workers = [slot.worker for slot in self._slots] + [self._spare]
+        return [worker.process.pid for worker in workers if worker is not None]
+
+    def run(self, key: int, uri: str, limits: Limits, sql: str, cap: int) -> tuple:
+        """Run one statement: (columns, tables, (truncated, chunks of marshalled rows)).
+
+        Raises SqlError for the statement, RuntimeError when the pool is closed or no worker starts.
+        """
+        slot = self._acquire(key)
+        try:
+            reply = self._ask(slot, key, uri, limits, sql, cap)
+        finally:
+            slot.release()
+        kind, first, second, third = reply
+        if kind:
+            raise SqlError(kind, first)
+        return first, second, third
+
+    def _acquire(self, key: int) -> Slot:
+        """A slot whose lock we hold: the home's, or after a moment any that is free."""
+        home = self._slots[key % self.homes]
+        if home.lock.acquire(timeout=PATIENCE_SECONDS):
+            return home
+        while True:
+            for slot in sorted(self._slots, key=lambda slot: preference(slot, key)):
+                if slot.lock.acquire(blocking=False):
+                    return slot
+            if home.lock.acquire(timeout=PATIENCE_SECONDS):
+                return home
+
+    def _ask(self, slot: Slot, key: int, uri: str, limits: Limits, sql: str, cap: int) -> tuple:
+        sent = False
+        while not sent:
+            worker = slot.worker = slot.worker or self._new_worker()
+            try:
+                worker.wait_ready()
+                worker.set_timeout(limits.seconds + GRACE_SECONDS)
+                send(worker.descriptor, self._request(slot, worker, key, uri, limits, sql, cap))
+                sent = True
+            except (BrokenPipeError, ConnectionResetError):
+                self._end(slot)  # it was ended from outside while idle: the next one has the query to itself
+            except BaseException:
+                self._end(slot)
+                raise
+        return self._answer(slot, worker, key, limits)
+
+    def _request(self, slot: Slot, worker: Worker, key: int, uri: str, limits: Limits, sql: str, cap: int) -> bytes:
+        closing = slot.take_closing() if slot.closing else ()
+        opening = None
+        if key in worker.opened:
+            worker.opened.move_to_end(key)
+        else:
+            if len(worker.opened) >= CONNECTIONS:
+                closing += (worker.opened.popitem(last=False)[0],)
+            worker.opened[key] = None
+            opening = (uri, vars(limits))
+        return marshal.dumps((closing, opening, key, sql, cap))
+
+    def _answer(self, slot: Slot, worker: Worker, key: int, limits: Limits) -> tuple:
+        try:
+            *reply, connected, recycle = marshal.loads(receive(worker.descriptor))
+        except BlockingIOError:
+            self._end(slot)
+            return "timeout", timeout_text(limits.seconds), None, None
+        except (EOFError, ConnectionError):
+            self._end(slot)
+            return (*death(worker.process.returncode), None, None)
+        except BaseException:
+            self._end(slot)  # its answer would be taken for the next query's
+            raise
+        if recycle:
+            self._end(slot)
+        elif not connected:
+            worker.opened.pop(key, None)
+        return tuple(reply)
+
+    def _new_worker(self) -> Worker:
+        """The spare, or a new process; another spare is started beside."""
+        if self.closed:
+            raise RuntimeError("this worker pool is closed")
+        with self._spare_lock:
+            worker, self._spare = self._spare, None
+        worker = worker or Worker()
+        threading.Thread(target=self._refill, name="sql-worker-spare", daemon=True).start()
+        return worker
+
+    def _refill(self) -> None:
+        with self._spare_lock:
+            if self._spare is None and not self.closed:
+                self._spare = Worker()
+
+    @staticmethod
+    def _end(slot: Slot) -> None:
+        if slot.worker is not None:
+            slot.worker.end()
+        slot.worker = None
+
+    def forget(self, key: int) -> None:
+        """Close a sandbox' connections: now where the worker is idle, else after its query. Never waits."""
+        for slot in self._slots:
+            worker = slot.worker
+            if worker is not None and key in worker.opened:
+                slot.closing.append(key)
+                if slot.lock.acquire(blocking=False):
+                    slot.release()
+
+    def close(self) -> None:
+        """End all processes; queries that still run fail. Closing twice does nothing."""
+        self.closed = True
+        with self._spare_lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.end()
+        for slot in self._slots:
+            worker = slot.worker
+            if worker is not None:
+                worker.process.kill()  # a query that runs there ends now, and its thread lets go of the lock
+            with slot.lock:
+                self._end(slot)
+
+    def __enter__(self) -> "WorkerPool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _abandon(self) -> None:
+        for worker in [slot.worker for slot in self._slots] + [self._spare]:
+            if worker is not None:
+                worker.abandon()
+        self._reset()
+
+
+def preference(slot: Slot, key: int) -> int:
+    """Order in which to try slots: where the connection is warm, where a process runs, the rest."""
+    worker = slot.worker
+    if worker is None:
+        return 2
+    return 0 if key in worker.opened else 1
+
+
+def death(code: int) -> tuple[str, str]:
+    """Kind and message for a process that ended under a query; the kernel kills with 9 for lack of memory."""
+    if code == -9:
+        return "memory", "out of memory"
+    return "other", f"the query ended its worker process (exit code {code})"
+
+
+_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
+_default: list[WorkerPool] = []
+_default_lock = threading.Lock()
+
+
+def default_pool() -> WorkerPool:
+    """The pool of this process, started on first use and ended with the process."""
+    with _default_lock:
+        if not _default or _default[0].closed:
+            _default[:] = [WorkerPool()]
+        return _default[0]
+
+
+def _close_all() -> None:
+    for pool in list(_pools):
+        pool.close()
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool._abandon()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

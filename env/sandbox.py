@@ -1,0 +1,87 @@
+"""Untrusted SQL on a live SQLite database: it can read that database, and nothing else, within limits.
+
+The statement runs in a worker process (``env.pool``), on a read-only connection of its own (``env.query``), under an
+authorizer that allows by list (``env.authorizer``). A query over its time stops itself; if it cannot, its process is
+ended and another takes its place.
+
+Covered: writes of any form; other files and databases; extensions and functions that reach the host; settings that
+would change a later query's answer; the text of other queries; endless or exploding statements; single calls that
+never return; memory; huge results; text that is not UTF-8; a worker that dies; a parent that dies.
+Not covered: a memory error in SQLite that runs foreign code inside the worker, which is an ordinary process of this
+user (put the trainer into a container); timing as a side channel; load on the machine within the limits; a database
+file that someone writes while it is open.
+docs/security.md says how each is held and tested.
+"""
+
+import marshal
+import os
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import quote
+
+from env.limits import Limits, QueryResult, SqlError
+from env.pool import WorkerPool, default_pool
+from env.schema import SchemaGraph
+
+__all__ = ["Limits", "QueryResult", "Sandbox", "SqlError", "WorkerPool", "default_pool"]
+
+
+class Sandbox:
+    """One database as a policy meets it. Any number of threads may call it; it shares no connection with another."""
+
+    def __init__(self, database: str | Path, limits: Limits | None = None, pool: WorkerPool | None = None) -> None:
+        """``database``: a file that nobody writes while this is open. Raises FileNotFoundError where there is none."""
+        self.database = Path(database)
+        if not self.database.is_file():
+            raise FileNotFoundError(f"no database file at {self.database}: pass the path of an SQLite file")
+        self.limits = limits or Limits()
+        self._pool = pool or default_pool()
+        self._key = self._pool.new_key()
+        self._uri = read_only_uri(self.database)
+        self._closed = False
+
+    def execute(self, sql: str, max_rows: int | None = None) -> QueryResult:
+        """Run one statement and fetch its rows.
+
+        ``max_rows`` None: all rows; more than ``limits.rows`` raise SqlError("rows"). A number: at most so many rows,
+        and ``truncated`` says whether there are more. Raises SqlError for whatever the statement does wrong.
+        """
+        if self._closed:
+            raise RuntimeError(f"this sandbox on {self.database} is closed")
+        if max_rows is not None and max_rows < 0:
+            raise ValueError(f"max_rows is {max_rows}: it must be 0 or more, or None for all rows")
+        cap = self.limits.rows if max_rows is None else min(max_rows, self.limits.rows)
+        columns, tables, (truncated, chunks) = self._pool.run(self._key, self._uri, self.limits, sql, cap)
+        if truncated and max_rows is None:
+            raise SqlError("rows", f"the result has more than {cap} rows")
+        rows = marshal.loads(chunks[0])
+        for chunk in chunks[1:]:
+            rows += marshal.loads(chunk)
+        return QueryResult(columns, rows, truncated, frozenset(tables))
+
+    @cached_property
+    def schema(self) -> SchemaGraph:
+        """Tables and foreign keys, read once over a trusted connection."""
+        return SchemaGraph.from_file(self.database)
+
+    def close(self) -> None:
+        """Close this sandbox' connections in the workers. Closing twice does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._pool.forget(self._key)
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_closed"):
+            self.close()
+
+
+def read_only_uri(database: Path) -> str:
+    """SQLite URI of a file that is only read: no lock, no journal, whatever characters its name holds."""
+    path = os.fsencode(os.path.abspath(database))
+    return f"file://{quote(path)}?mode=ro&immutable=1"
