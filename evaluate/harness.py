@@ -1,0 +1,61 @@
+"""The evaluation harness: plays seeded questions of a corpus with a policy and scores the answers."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+from corpus import PreparedCorpus
+from env.chance import rng
+from evaluate.metrics import literals_seen, opened_all
+from train.rollout.update import EpisodeJob, EpisodeSettings, PlayedEpisode, PlayFunction, play_jobs
+
+BATCH = 128  # episodes in flight
+
+
+def choose_questions(corpus: PreparedCorpus, count: int, seed: int) -> list[int]:
+    """Indices of ``count`` questions, drawn without repetition; the same seed gives the same ones for every model.
+
+    A corpus with fewer gives all of them.
+    """
+    return sorted(rng("evaluation questions", seed).sample(range(len(corpus)), min(count, len(corpus))))
+
+
+def evaluate(
+    corpus: PreparedCorpus,
+    questions: Sequence[int],
+    settings: EpisodeSettings,
+    seed: int,
+    play: PlayFunction,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> list[dict[str, Any]]:
+    """One record a question, in order: what ``evaluate.metrics.summarize`` reads.
+
+    One candidate a question, no gate. Phrasing, tables and token sampling follow from the seed and the question alone, so two
+    models, or one before and after training, meet the same.
+    """
+    records: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(32) as pool:
+        for start in range(0, len(questions), BATCH):
+            jobs = [EpisodeJob(index, 0, False, (seed, 0)) for index in questions[start : start + BATCH]]
+            played = play_jobs(corpus, jobs, settings, play, pool, lambda stage: nullcontext())
+            records += [evaluation_record(p) for p in played]
+            on_progress(len(records))
+    return records
+
+
+def evaluation_record(played: PlayedEpisode) -> dict[str, Any]:
+    """The facts of one evaluated episode."""
+    question = played.world.question
+    results = [call.result for turn in played.episode.turns for call in turn.calls if call.error is None]
+    return {
+        "question_id": question.question_id,
+        "difficulty": question.difficulty,
+        "tables": len(played.world.tables),
+        "tier": played.outcome.tier,
+        "reward": played.outcome.reward,
+        "recall": opened_all(question.gold_tables, played.episode.opened_tables),
+        "literals": literals_seen(question.gold_sql, question.text, results),
+        "sql": played.answer,
+        **played.facts,
+    }

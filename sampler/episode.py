@@ -1,0 +1,101 @@
+"""Episode database: the chosen tables as a file that lives as long as the episodes of one group."""
+
+import errno
+import itertools
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from sampler.build import build_database
+from sampler.folders import memory_root, scratch_folder
+from sampler.overlay import SIDES, overlay_database
+from sampler.source import SourceFile, read_source
+
+# A file up to here is copied in at most 20 ms even when every table is chosen; a larger one is overlaid.
+SMALL_BYTES = 8 * 2**20
+_numbers = itertools.count()
+
+
+class EpisodeDatabase:
+    """A database of exactly ``tables`` at ``path``; a context manager that removes the file on leaving.
+
+    Nobody writes the file. It is opened read-only: as immutable, but for a ``path`` with a ``-wal`` file beside it.
+    """
+
+    def __init__(self, path: Path, tables: Sequence[str]) -> None:
+        self.path = path
+        self.tables = tuple(tables)
+
+    def close(self) -> None:
+        """Remove the file. Closing twice does nothing."""
+        _remove(self.path)
+
+    def __enter__(self) -> "EpisodeDatabase":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_episode_database(source: str | Path, tables: Sequence[str], small_bytes: int = SMALL_BYTES) -> EpisodeDatabase:
+    """The database of ``tables``, in this order, from the file ``source``, which nobody may write meanwhile.
+
+    A source of at most ``small_bytes`` is copied, table by table, into memory where there is room; a larger one
+    is overlaid: neither copied nor read, it opens in milliseconds. Errors are those of ``build_database``.
+    """
+    file = read_source(source)
+    if file.size > small_bytes:
+        for root in _link_roots(file):
+            database = _try(file, tables, root)
+            if database is not None:
+                return database
+        warnings.warn(
+            f"{source} ({file.size / 2**20:.0f} MB) can be linked from none of {_link_roots(file)}, so its tables are "
+            "copied for each group: put it on a file system where its owner may write",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return _place(memory_root(file.size), tables, lambda out: build_database(source, tables, out))
+
+
+def _link_roots(file: SourceFile) -> list[Path]:
+    """Places for a link to the file: it must lie on the same file system."""
+    device = file.path.stat().st_dev
+    roots = [memory_root(0), Path(tempfile.gettempdir()), file.path.parent]
+    return [root for root in dict.fromkeys(roots) if root.stat().st_dev == device]
+
+
+def _try(file: SourceFile, tables: Sequence[str], root: Path) -> EpisodeDatabase | None:
+    """The overlay under ``root``, or None where the file system does not allow it there."""
+    try:
+        return _place(root, tables, lambda out: overlay_database(file, tables, out))
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.EMLINK, errno.ENOTSUP):
+            raise
+        return None
+
+
+def _place(root: Path, tables: Sequence[str], make: Callable[[Path], object]) -> EpisodeDatabase:
+    """Run ``make`` on a new path under ``root``; nothing is left behind where it fails."""
+    path = scratch_folder(root) / f"{next(_numbers)}.sqlite"
+    try:
+        make(path)
+    except BaseException:
+        _remove(path)
+        raise
+    return EpisodeDatabase(path, tables)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    for side in _sides(path):
+        if side.is_dir():
+            shutil.rmtree(side, ignore_errors=True)
+        else:
+            side.unlink(missing_ok=True)
+
+
+def _sides(path: Path) -> Iterator[Path]:
+    return (Path(f"{path}{side}") for side in SIDES)

@@ -1,0 +1,109 @@
+"""An experiment: everything a run needs besides the model, built from its configuration."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from datasets import Dataset
+from torch.utils.data import Sampler
+from transformers import PreTrainedTokenizerBase
+
+from corpus import PreparedCorpus
+from curriculum import Buckets, Curriculum, MixtureSchedule, gate_closed, gate_probability, masked_length
+from curriculum.batch_sampler import CurriculumSampler
+from env.episode import EpisodeLimits
+from env.prompts import load_prompts
+from env.sandbox import Limits
+from train.config import Config
+from train.rollout.chat import ChatFrame, chat_frame
+from train.rollout.sampling import Sampling
+from train.rollout.update import EpisodeJob, EpisodeSettings
+
+TOOL_THREADS = 32  # episodes whose tools run at once; the queries themselves run in the sandbox's processes
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A training run's fixed parts."""
+
+    config: Config
+    folder: Path
+    corpus: PreparedCorpus
+    dataset: Dataset
+    buckets: Buckets
+    curriculum: Curriculum
+    settings: EpisodeSettings
+    frame: ChatFrame
+    sampling: Sampling
+    pool: ThreadPoolExecutor
+
+    def sampler(self, repeats: int) -> Sampler:
+        """The whole run's order of questions; each update's batch comes ``repeats`` times, as TRL's loader reads it."""
+        train = self.config.train
+        return CurriculumSampler(
+            self.curriculum.batch, train.max_steps, train.questions_per_update, train.candidates, repeats
+        )
+
+    def job(self, index: int, update: int, candidate: int) -> EpisodeJob:
+        """The episode of question ``index`` and ``candidate`` in ``update``, its gate drawn."""
+        config = self.config
+        probability = gate_probability(update, config.curriculum.gate_start, config.curriculum.gate_updates)
+        question_id = self.corpus.question(index).question_id
+        gated = gate_closed(config.seed, update, question_id, candidate, probability)
+        return EpisodeJob(index, candidate, gated, (config.seed, update))
+
+    def bucket_name(self, index: int) -> str:
+        """Name of the length bucket of question ``index``."""
+        return self.buckets.names[self.buckets.bucket_of[index]]
+
+
+def make_experiment(
+    config: Config, folder: Path, corpus: PreparedCorpus, tokenizer: PreTrainedTokenizerBase
+) -> Experiment:
+    """Assemble the parts; ValueError where the corpus holds fewer questions than a batch."""
+    buckets = Buckets.from_lengths([masked_length(sql) for sql in corpus.gold_sqls()], config.curriculum.percentiles)
+    schedule = MixtureSchedule(
+        config.curriculum.warmup_updates,
+        config.curriculum.ramp_updates,
+        tuple(config.curriculum.start),
+        tuple(config.curriculum.end),
+        config.curriculum.strength,
+        buckets.shares,
+    )
+    rollout = config.rollout
+    return Experiment(
+        config,
+        folder,
+        corpus,
+        Dataset.from_dict({"prompt": [str(index) for index in range(len(corpus))]}),
+        buckets,
+        Curriculum(buckets, schedule, config.train.questions_per_update, config.seed),
+        episode_settings(config, "sampled", config.env.query_seconds),
+        chat_frame(tokenizer, config.model.enable_thinking),
+        Sampling(
+            rollout.temperature, rollout.top_p, rollout.top_k, rollout.max_turn_tokens, rollout.max_episode_tokens
+        ),
+        ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools"),
+    )
+
+
+def episode_settings(config: Config, mode: str, query_seconds: float) -> EpisodeSettings:
+    """What all episodes share; training and evaluation differ in the tables' ``mode`` and the time a query may run."""
+    env = config.env
+    return EpisodeSettings(
+        Limits(seconds=query_seconds, rows=env.max_rows, length=env.value_bytes, memory_mb=env.memory_mb),
+        EpisodeLimits(
+            tool_turns=env.tool_turns,
+            error_cap=env.error_cap,
+            preview_rows=env.preview_rows,
+            sample_rows_cap=env.sample_rows_cap,
+            distinct_values_cap=env.distinct_values_cap,
+            cell_chars=env.cell_chars,
+            result_chars=env.result_chars,
+        ),
+        load_prompts(env.prompts),
+        config.corpus.evidence,
+        mode,
+        (config.sampler.min_tables, config.sampler.max_tables),
+        config.reward.gold_seconds,
+    )

@@ -1,0 +1,50 @@
+"""One question's database and episodes: built once, shared by all candidates of the group."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from corpus import PreparedCorpus, Question
+from env.chance import rng
+from env.episode import Episode, EpisodeLimits
+from env.prompts import Prompts
+from env.sandbox import Limits, Sandbox
+from env.schema import SchemaGraph
+from sampler import EpisodeDatabase, open_episode_database, select_tables
+
+
+@dataclass(frozen=True)
+class World:
+    """What a group's episodes share: the question, the tables that exist, their database and its sandbox."""
+
+    question: Question
+    tables: tuple[str, ...]
+    database: EpisodeDatabase
+    sandbox: Sandbox
+
+    def episode(self, limits: EpisodeLimits, prompts: Prompts, gated: bool, evidence: bool) -> Episode:
+        """A fresh episode over this database."""
+        shown = self.question.evidence if evidence else ""
+        return Episode(self.question.text, self.sandbox, limits, gated=gated, evidence=shown, prompts=prompts)
+
+
+@contextmanager
+def open_world(
+    corpus: PreparedCorpus,
+    index: int,
+    draw: tuple[int, int],
+    mode: str,
+    sizes: tuple[int, int],
+    limits: Limits,
+) -> Iterator[World]:
+    """Question ``index`` with the phrasing and the tables that the draw (seed, update) gives it.
+
+    ``mode`` is ``sampled``, ``gold``, ``distractors:N`` or ``full``; ``sizes`` are the smallest and largest target of ``sampled``.
+    """
+    plain = corpus.question(index)
+    question = corpus.question(index, rng("phrasing", *draw, plain.question_id))
+    source = corpus.database(question.db_id)
+    graph = SchemaGraph.from_file(source)
+    tables = select_tables(graph, question.gold_tables, mode, rng("tables", *draw, question.question_id), *sizes)
+    with open_episode_database(source, tables) as database, Sandbox(database.path, limits) as sandbox:
+        yield World(question, tuple(tables), database, sandbox)

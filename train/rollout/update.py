@@ -1,0 +1,115 @@
+"""An update's episodes on this process: databases opened, episodes played, answers scored (agreement comes later)."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from corpus import PreparedCorpus
+from env.chance import key_int
+from env.episode import Episode, EpisodeLimits
+from env.prompts import Prompts
+from env.sandbox import Limits
+from reward import Outcome, score_candidate
+from train.rollout.group import World, open_world
+from train.rollout.lockstep import EpisodeTokens
+
+PlayFunction = Callable[[Sequence[Episode], Sequence[int]], list[EpisodeTokens]]
+
+
+@dataclass(frozen=True)
+class EpisodeSettings:
+    """What is equal for all episodes of a run or an evaluation."""
+
+    limits: Limits
+    episode: EpisodeLimits
+    prompts: Prompts
+    evidence: bool
+    mode: str  # sampled, gold, distractors:N, full
+    sizes: tuple[int, int]
+    gold_seconds: float
+
+
+@dataclass(frozen=True)
+class EpisodeJob:
+    """One episode to play: question ``index`` of the corpus, candidate number within its group, gate closed or not.
+
+    ``draw`` is (seed, update): with the question it fixes phrasing, tables and token sampling.
+    """
+
+    index: int
+    candidate: int
+    gated: bool
+    draw: tuple[int, int]
+
+
+@dataclass
+class PlayedEpisode:
+    """One episode after it was played and scored."""
+
+    job: EpisodeJob
+    world: World
+    episode: Episode
+    tokens: EpisodeTokens
+    outcome: Outcome
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> str | None:
+        """The SQL that was scored."""
+        assert self.episode.finished is not None
+        return self.episode.finished.sql
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Counts that metrics are made of."""
+        assert self.episode.finished is not None
+        return {
+            "rounds": len(self.episode.turns),
+            "calls": sum(len(turn.calls) for turn in self.episode.turns),
+            "ended_by": self.episode.finished.ended_by,
+            "written_tokens": sum(self.tokens.env_mask),
+            "completion_tokens": len(self.tokens.completion_ids),
+        }
+
+
+def play_jobs(
+    corpus: PreparedCorpus,
+    jobs: Sequence[EpisodeJob],
+    settings: EpisodeSettings,
+    play: PlayFunction,
+    pool: ThreadPoolExecutor,
+    clock: Callable[[str], Any],
+) -> list[PlayedEpisode]:
+    """Play and score ``jobs`` in order; candidates of one question and draw share one database.
+
+    ``clock(stage)`` is a context manager that adds to the stage's seconds: build, generate, reward.
+    """
+    with ExitStack() as stack:
+        worlds: dict[tuple[int, tuple[int, int]], World] = {}
+        with clock("build"):
+            for job in jobs:
+                if (job.index, job.draw) not in worlds:
+                    worlds[job.index, job.draw] = stack.enter_context(
+                        open_world(corpus, job.index, job.draw, settings.mode, settings.sizes, settings.limits)
+                    )
+            at = [worlds[job.index, job.draw] for job in jobs]
+            episodes = [
+                world.episode(settings.episode, settings.prompts, job.gated, settings.evidence)
+                for world, job in zip(at, jobs, strict=True)
+            ]
+        keys = [
+            key_int("tokens", *job.draw, world.question.question_id, job.candidate)
+            for world, job in zip(at, jobs, strict=True)
+        ]
+        with clock("generate"):
+            tokens = play(episodes, keys)
+        with clock("reward"):
+            outcomes = list(pool.map(lambda pair: _score(*pair, settings), zip(at, episodes, strict=True)))
+        return [PlayedEpisode(*parts) for parts in zip(jobs, at, episodes, tokens, outcomes, strict=True)]
+
+
+def _score(world: World, episode: Episode, settings: EpisodeSettings) -> Outcome:
+    assert episode.finished is not None
+    return score_candidate(world.question.gold_sql, world.database.path, episode.finished.sql, world.sandbox)

@@ -1,0 +1,303 @@
+"""The trainer: TRL's GRPOTrainer with this project's questions, episodes, rewards and checkpoints.
+
+What it adds, and where: which questions (``_get_train_sampler``), the episodes (``rollout``), agreement over the whole group
+wherever its members were generated (``_calculate_rewards``), the record of every episode, and a reference policy that
+survives a resume (``_save_checkpoint``, ``_load_optimizer_and_scheduler``).
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch.utils.data import Sampler
+from trl import GRPOTrainer
+from trl.models import unwrap_model_for_generation
+from trl.trainer.utils import split_tensor_dict
+
+from reward import Outcome, with_agreement
+from train.anchor import ReferenceAnchor, load_reference, save_reference
+from train.episode_log import turns_record, write_episodes
+from train.experiment import Experiment
+from train.rollout.lockstep import RolloutStats, play
+from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
+
+COMPLETE = "complete"  # written last: a checkpoint without it was cut off
+
+
+def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float]:
+    """TRL's reward function: the scored outcomes' rewards, agreement included."""
+    return [o.reward for o in outcome]
+
+
+class SqlGRPOTrainer(GRPOTrainer):
+    """GRPO on multi-turn tool episodes over live databases."""
+
+    def __init__(self, experiment: Experiment, **trl_arguments: Any) -> None:
+        self.experiment = experiment
+        self.stage_seconds: dict[str, float] = defaultdict(float)
+        self.update_metrics: dict[str, float] = {}
+        self._written: torch.Tensor | None = None
+        self._played: list[PlayedEpisode] = []
+        super().__init__(
+            reward_funcs=[execution_reward],
+            rollout_func=lambda prompts, trainer: trainer.rollout(prompts),
+            train_dataset=experiment.dataset,
+            **trl_arguments,
+        )
+        self.anchor: ReferenceAnchor | None = None
+        every = experiment.config.train.anchor_updates
+        if self.ref_model is not None and every:
+            self.anchor = ReferenceAnchor(self.ref_model, self.accelerator, every)
+            self.add_callback(self.anchor)
+
+    @contextmanager
+    def clock(self, stage: str) -> Iterator[None]:
+        """Add the block's wall seconds to ``stage`` of this update."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stage_seconds[stage] += time.monotonic() - started
+
+    def _get_train_sampler(self, dataset: Any = None) -> Sampler:
+        return self.experiment.sampler(self.args.steps_per_generation * self.num_iterations)
+
+    # Rollouts
+
+    def rollout(self, prompts: list[str]) -> dict[str, list]:
+        """Play this process's slice of the update; ``prompts`` are question indices, each repeated a candidate."""
+        update = self.state.global_step
+        first = self.accelerator.process_index * len(prompts)
+        jobs = [
+            self.experiment.job(int(prompt), update, (first + position) % self.num_generations)
+            for position, prompt in enumerate(prompts)
+        ]
+        self._played = self._play(jobs)
+        width = max(len(p.tokens.completion_ids) for p in self._played)
+        self._written = torch.zeros(len(jobs), width, dtype=torch.long)
+        for row, played in enumerate(self._played):
+            self._written[row, : len(played.tokens.env_mask)] = torch.tensor(played.tokens.env_mask)
+        self._written = self._written.to(self.accelerator.device)
+        return {
+            "prompt_ids": [p.tokens.prompt_ids for p in self._played],
+            "completion_ids": [p.tokens.completion_ids for p in self._played],
+            "logprobs": [p.tokens.logprobs for p in self._played],
+            "env_mask": [p.tokens.env_mask for p in self._played],
+            "outcome": [p.outcome for p in self._played],
+        }
+
+    def _play(self, jobs: list[EpisodeJob]) -> list[PlayedEpisode]:
+        experiment = self.experiment
+        stats = RolloutStats()
+        with unwrap_model_for_generation(
+            self.model_wrapped,
+            self.accelerator,
+            gather_deepspeed3_params=self.args.ds3_gather_for_generation,
+        ) as model:
+            played = play_jobs(
+                experiment.corpus,
+                jobs,
+                experiment.settings,
+                lambda episodes, keys: play(
+                    model, experiment.frame, episodes, keys, experiment.sampling, experiment.pool, stats
+                ),
+                experiment.pool,
+                self.clock,
+            )
+        # Waiting for tools happens inside generation; the two are reported apart.
+        self.stage_seconds["tools"] += stats.tool_seconds
+        self.stage_seconds["generate"] -= stats.tool_seconds
+        return played
+
+    # Rewards
+
+    def _calculate_rewards(
+        self, inputs: list[dict], prompts: list, completions: list, completion_ids_list: list
+    ) -> torch.Tensor:
+        """Complete every group's outcomes with agreement, then let TRL gather the rewards (world size x local rows, 1)."""
+        with self.clock("reward"):
+            everywhere = gather_object([(str(x["prompt"]), x["outcome"]) for x in inputs])
+            size = self.num_generations
+            finished: list[Outcome] = []
+            for start in range(0, len(everywhere), size):
+                members = everywhere[start : start + size]
+                if len({prompt for prompt, _ in members}) != 1:
+                    raise RuntimeError(f"candidates {start}..{start + size - 1} belong to different questions: wrong sampler")
+                finished += with_agreement([outcome for _, outcome in members])
+            first = self.accelerator.process_index * len(inputs)
+            for x, played, outcome in zip(inputs, self._played, finished[first:], strict=False):
+                x["outcome"] = played.outcome = outcome
+        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+    def _generate_and_score_completions(self, inputs: list[dict]) -> dict[str, Any]:
+        self.stage_seconds.clear()
+        started = time.monotonic()
+        output = super()._generate_and_score_completions(inputs)
+        self.stage_seconds["score_pass"] = time.monotonic() - started - sum(self.stage_seconds.values())
+        self._record(output["advantages"].tolist())
+        return output
+
+    def _record(self, advantages: list[float]) -> None:
+        """Write the update's episodes and its metrics; the main process does, for all."""
+        with self.clock("record"):
+            update = self.state.global_step
+            records = gather_object(
+                [self._episode_record(p, a) for p, a in zip(self._played, advantages, strict=True)]
+            )
+            if self.accelerator.is_main_process:
+                write_episodes(self.experiment.folder / "episodes", update, records)
+            self.update_metrics = update_metrics(records, self.num_generations)
+            for name, value in self.update_metrics.items():
+                self._metrics["train"][name].append(value)
+        self._played = []
+
+    def _episode_record(self, played: PlayedEpisode, advantage: float) -> dict[str, Any]:
+        question, outcome = played.world.question, played.outcome
+        return {
+            "update": self.state.global_step,
+            "question_id": question.question_id,
+            "candidate": played.job.candidate,
+            "db_id": question.db_id,
+            "corpus": question.corpus,
+            "difficulty": question.difficulty,
+            "bucket": self.experiment.bucket_name(played.job.index),
+            "question": question.text,
+            "gold_sql": question.gold_sql,
+            "gold_tables": list(question.gold_tables),
+            "tables": list(played.world.tables),
+            "gated": played.job.gated,
+            "turns": turns_record(played.episode),
+            "opened_tables": sorted(played.episode.opened_tables),
+            "sql": played.answer,
+            "tier": outcome.tier,
+            "reward": outcome.reward,
+            "f1": outcome.f1,
+            "join_share": outcome.join_share,
+            "agrees": outcome.agrees,
+            "error": outcome.error,
+            "advantage": advantage,
+            "prompt_tokens": len(played.tokens.prompt_ids),
+            **played.facts,
+        }
+
+    # Forward and backward
+
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+        """TRL's, but for the split into micro-batches: by length instead of at random, so that little is padding.
+
+        The gradient is the sum over all micro-batches of an update, so their order is free.
+        """
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        steps = self.args.steps_per_generation
+        if self._step % (steps * self.num_iterations) == 0 or self._buffered_inputs is None:
+            batch = self._generate_and_score_completions(generation_batch)
+            lengths = batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)
+            order = torch.argsort(lengths, stable=True)
+            ordered = {
+                name: value[order] if isinstance(value, torch.Tensor) and value.dim() else value
+                for name, value in batch.items()
+            }
+            self._buffered_inputs = split_tensor_dict(ordered, steps)
+            self._written = None
+        return self._buffered_inputs[self._step % steps]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        self._written = inputs["tool_mask"]
+        with self.clock("forward"):
+            return super()._compute_loss(model, inputs)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """TRL's; what is left of its time after rollout and forward is the backward pass."""
+        before = sum(self.stage_seconds.values())
+        started = time.monotonic()
+        loss = super().training_step(*args, **kwargs)
+        spent = time.monotonic() - started
+        if self._step % self.args.steps_per_generation == 1 or self.args.steps_per_generation == 1:
+            before = 0.0  # this step also made the rollout, which cleared the clocks
+        self.stage_seconds["backward"] += spent - (sum(self.stage_seconds.values()) - before)
+        return loss
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        **_: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
+        """Log-probabilities and entropies (rows, ``logits_to_keep``) of the tokens that the policy wrote; 0 elsewhere.
+
+        Unlike TRL's, each chunk is cut to the columns that it uses, and the vocabulary head runs on written tokens alone.
+        """
+        written = self._written
+        logps = input_ids.new_zeros(len(input_ids), logits_to_keep, dtype=torch.float32)
+        entropies = torch.zeros_like(logps) if compute_entropy else None
+        rows = batch_size or len(input_ids)
+        parts, entropy_parts = [], []
+        prompt = input_ids.shape[1] - logits_to_keep
+        for start in range(0, len(input_ids), rows):
+            chunk = slice(start, start + rows)
+            used = attention_mask[chunk].any(0).nonzero()
+            first, last = int(used[0]), int(used[-1]) + 1
+            ids, mask = input_ids[chunk, first:last], attention_mask[chunk, first:last]
+            labels = torch.full_like(ids, -100)
+            kept = mask[:, prompt - first :] > 0
+            if written is not None:
+                kept &= written[chunk, : last - prompt] > 0
+            labels[:, prompt - first :][kept] = ids[:, prompt - first :][kept]
+            with self.accelerator.autocast():
+                outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+            beyond = (0, input_ids.shape[1] - last)
+            parts.append(torch.nn.functional.pad(outputs.log_probs[:, prompt - first :], beyond))
+            if compute_entropy:
+                entropy_parts.append(torch.nn.functional.pad(outputs.entropy[:, prompt - first :], beyond))
+        logps = torch.cat(parts)
+        entropies = torch.cat(entropy_parts) if compute_entropy else None
+        return logps, entropies, None
+
+    # Checkpoints
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if not self.args.should_save:
+            return
+        checkpoint = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+        # After TRL's own part: what is written before it may be wiped.
+        if self.ref_model is not None:
+            save_reference(self.accelerator.unwrap_model(self.ref_model), checkpoint)
+        (checkpoint / COMPLETE).touch()
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and self.ref_model is not None:
+            load_reference(self.accelerator.unwrap_model(self.ref_model), Path(checkpoint))
+
+
+def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float]:
+    """An update's metrics over all its episodes; names as in the authors' dashboards where they have one."""
+    n = len(records)
+    tiers = Counter(r["tier"] for r in records)
+    metrics = {f"{tier}_rate": tiers[tier] / n for tier in ("equivalent", "executable", "parsable", "invalid")}
+    metrics |= {
+        "rounds": sum(r["rounds"] for r in records) / n,
+        "tool_calls": sum(r["calls"] for r in records) / n,
+        "gate_rate": sum(r["gated"] for r in records) / n,
+        "written_tokens": sum(r["written_tokens"] for r in records) / n,
+        "tables": sum(len(r["tables"]) for r in records) / n,
+    }
+    for name, count in Counter(r["ended_by"] for r in records).items():
+        metrics[f"ended_by/{name}"] = count / n
+    for name, count in Counter(r["bucket"] for r in records).items():
+        metrics[f"bucket/{name}"] = count / n
+    rewards = [r["reward"] for r in records]
+    equal = sum(len(set(rewards[start : start + group])) == 1 for start in range(0, n, group))
+    metrics["zero_variance_groups"] = equal / (n / group)
+    return metrics
