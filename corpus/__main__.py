@@ -1,0 +1,53 @@
+"""``python -m corpus prepare --corpus NAME --source PATH --out DIR`` and ``python -m corpus inspect DIR``."""
+
+import argparse
+import sys
+
+from corpus.errors import CorpusError
+from corpus.prepare import prepare
+from corpus.sources import NAMES
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; 1 after a CorpusError, which is printed as one sentence."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except CorpusError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    corpus = prepare(
+        options.corpus,
+        options.source,
+        options.out,
+        split=options.split,
+        limit=options.limit,
+        workers=options.workers,
+        seconds=options.seconds,
+        seed=options.seed,
+    )
+    print(f"{len(corpus):,} questions of {corpus.name} ({corpus.split}) are ready in {corpus.directory}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m corpus", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("prepare", help="write the index and the databases of a corpus, once")
+    one.add_argument("--corpus", required=True, choices=NAMES)
+    one.add_argument("--source", help="folder of the corpus; 'hub' for the published SQaLe; not needed for demo")
+    one.add_argument("--out", required=True, help="folder to write")
+    one.add_argument("--split", default="train", choices=("train", "dev", "test"))
+    one.add_argument("--limit", type=int, help="read this many questions")
+    one.add_argument("--workers", type=int, help="processes that run gold queries (default: one a CPU)")
+    one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 5 for train, 30 otherwise)")
+    one.add_argument("--seed", type=int, default=42, help="of the generated demo corpus")
+    one.set_defaults(command=_prepare)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

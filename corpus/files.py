@@ -1,0 +1,84 @@
+"""SQLite files: where a corpus keeps them, what they are called once prepared, and how they get there."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from corpus.errors import CorpusError
+
+SIDECARS = ("-wal", "-journal")  # both hold pages that the main file lacks
+SUFFIXES = (".sqlite", ".db")
+
+
+def file_name(db_id: str) -> str:
+    """The name of a prepared database: the id itself, with whatever a folder cannot hold percent-encoded."""
+    name = quote(db_id, safe=" !#$&'()+,;=@[]^{}~" + "".join(c for c in db_id if c.isalnum()))
+    return (f"%2E{name[1:]}" if name.startswith(".") else name) + ".sqlite"
+
+
+def locate(db_id: str, folders: Sequence[Path]) -> Path | None:
+    """The SQLite file of ``db_id``: ``<id>/<id>.sqlite``, else ``<id>.sqlite``, or ``.db``, in one of ``folders``."""
+    for folder in folders:
+        for stem in (folder / db_id / db_id, folder / db_id):
+            for suffix in SUFFIXES:
+                path = stem.with_name(stem.name + suffix)
+                if path.is_file():
+                    return path
+    return None
+
+
+def located(db_ids: Collection[str], folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield (db_id, file) for every id, after all of them were found. Raises CorpusError for a missing one."""
+    found = {db_id: locate(db_id, folders) for db_id in sorted(db_ids)}
+    missing = [db_id for db_id, path in found.items() if path is None]
+    if missing:
+        places = " or ".join(str(folder / missing[0] / f"{missing[0]}.sqlite") for folder in folders)
+        others = f" (and {len(missing) - 1} more databases)" if len(missing) > 1 else ""
+        raise CorpusError(f"no database {missing[0]!r}{others}: put its SQLite file at {places}")
+    return ((db_id, path) for db_id, path in found.items() if path is not None)
+
+
+def candidates(folders: Sequence[Path]) -> list[Path]:
+    """Every SQLite file that ``locate`` could return, with its sidecars, sorted."""
+    patterns = [f"{depth}*{suffix}{side}" for depth in ("", "*/") for suffix in SUFFIXES for side in ("", *SIDECARS)]
+    return sorted(path for folder in folders for pattern in patterns for path in folder.glob(pattern))
+
+
+def link_database(source: Path, out: Path) -> None:
+    """Make ``out`` the database ``source`` without a second copy of its pages.
+
+    A hard link, or a symbolic link where the file system refuses one. A file with a write-ahead log or a
+    rollback journal beside it is copied and recovered instead: prepared files are opened as immutable, and
+    SQLite then reads the main file alone. The source is never written. Atomic: ``out`` exists whole or not.
+    """
+    temporary = out.with_name(f".{out.name}.new")
+    for leftover in (temporary, *(Path(f"{temporary}{side}") for side in (*SIDECARS, "-shm"))):
+        leftover.unlink(missing_ok=True)
+    if any(_size(Path(f"{source}{side}")) for side in SIDECARS):
+        _recovered_copy(source, temporary)
+    else:
+        try:
+            os.link(source.resolve(), temporary)
+        except OSError:
+            temporary.symlink_to(source.resolve())
+    os.replace(temporary, out)
+    temporary.unlink(missing_ok=True)  # replacing a link by a link to the same file leaves both names
+
+
+def _recovered_copy(source: Path, out: Path) -> None:
+    for side in ("", *SIDECARS):
+        if Path(f"{source}{side}").exists():
+            shutil.copyfile(f"{source}{side}", f"{out}{side}")
+    connection = sqlite3.connect(out)
+    try:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    finally:
+        connection.close()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,110 @@
+"""The verdict on one gold query: does it run, what does it read, how many rows has it."""
+
+import sqlite3
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from corpus import reasons
+from corpus.execution import SCHEMA_TABLES, QueryError, QueryTimeout, TooManyRows, Touched, connect, run
+from corpus.gold_tables import UnparsedSql, fold, gold_tables
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``dropped`` is a reason of ``corpus.reasons`` or empty; ``unparsed`` says that only SQLite knew the tables."""
+
+    dropped: str = ""
+    detail: str = ""
+    tables: tuple[str, ...] = ()
+    n_rows: int = 0
+    unparsed: bool = False
+    unstable: str = ""
+
+
+@dataclass(frozen=True)
+class DatabaseFacts:
+    """Figures of one database; ``rows`` is -1 where counting took too long."""
+
+    tables: int
+    foreign_keys: int
+    rows: int
+    bytes: int
+
+
+class GoldDatabase:
+    """One prepared database and the names of its tables and views."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection = connect(path)
+        self.tables = self._names("table")
+        self.views = frozenset(map(fold, self._names("view")))
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _names(self, kind: str) -> tuple[str, ...]:
+        query = "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+        return tuple(name for (name,) in self.connection.execute(query, (kind,)))
+
+    @cached_property
+    def facts(self) -> DatabaseFacts:
+        """Counts of tables, declared foreign keys and rows (the rows within ten seconds)."""
+        keys = sum(len({row[0] for row in self._pragma("foreign_key_list", table)}) for table in self.tables)
+        return DatabaseFacts(len(self.tables), keys, self._count_rows(time.monotonic() + 10), self.path.stat().st_size)
+
+    def _pragma(self, name: str, table: str) -> list[tuple]:
+        return self.connection.execute(f"PRAGMA {name}({quote_name(table)})").fetchall()
+
+    def _count_rows(self, deadline: float) -> int:
+        try:
+            counts = (run(self.connection, f"SELECT count(*) FROM {quote_name(t)}", deadline)[0] for t in self.tables)
+            return sum(rows[0][0] for rows in counts)
+        except QueryError:
+            return -1
+
+    def judge(self, sql: str, seconds: float) -> tuple[Verdict, list[tuple], Touched]:
+        """Run a gold query for at most ``seconds``; the rows and what it touched serve further probes."""
+        try:
+            rows, touched = run(self.connection, sql, time.monotonic() + seconds)
+        except QueryTimeout:
+            return Verdict(reasons.TIMES_OUT, f"over {seconds:g} s"), [], Touched()
+        except TooManyRows as error:
+            return Verdict(reasons.TOO_MANY_ROWS, str(error)), [], Touched()
+        except QueryError as error:
+            reason = reasons.UNKNOWN_TABLE if str(error).startswith("no such table") else reasons.FAILS
+            return Verdict(reason, str(error)), [], Touched()
+        verdict = replace(self._tables(sql, touched.tables), n_rows=len(rows))
+        return verdict, rows, touched
+
+    def _tables(self, sql: str, read: set[str]) -> Verdict:
+        """The gold tables: sqlglot's, and any other that SQLite's authorizer saw (all, where sqlglot fails)."""
+        if read & SCHEMA_TABLES or any(name.startswith("pragma_") for name in read):
+            return Verdict(reasons.READS_SCHEMA)
+        if read & self.views:
+            return Verdict(reasons.READS_VIEW, ", ".join(sorted(read & self.views)))
+        unparsed, detail = False, ""
+        try:
+            named = set(gold_tables(sql, self.tables))
+        except UnparsedSql as error:
+            named, unparsed, detail = set(), True, str(error)
+        tables = tuple(table for table in self.tables if table in named or fold(table) in read)
+        return Verdict("" if tables else reasons.NO_TABLE, detail, tables, unparsed=unparsed)
+
+
+def quote_name(name: str) -> str:
+    """An identifier as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def database_error(path: Path) -> str:
+    """Why a file is no usable database, or nothing."""
+    try:
+        database = GoldDatabase(path)
+    except sqlite3.Error as error:
+        return str(error)
+    database.close()
+    return "" if database.tables else "it has no tables"
+

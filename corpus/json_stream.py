@@ -1,0 +1,68 @@
+"""Records of a JSON array or of a JSON-lines file, one at a time, in flat memory."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from corpus.errors import CorpusError
+
+CHUNK = 1 << 20  # characters read at a time
+LONGEST_RECORD = 1 << 26  # a record that still does not parse after this many characters is malformed
+
+
+def read_json_array(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file that holds one JSON array. Raises CorpusError with the record's number."""
+    with _open(path) as file:
+        buffer = file.read(CHUNK).lstrip("\ufeff \t\r\n")
+        if not buffer.startswith("["):
+            raise CorpusError(f"{path} does not hold a JSON array: expected [{{...}}, ...]")
+        yield from _objects(file, buffer, path)
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) for every line that is not blank. Raises CorpusError with the line's number."""
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line.lstrip("\ufeff"))
+            except json.JSONDecodeError as error:
+                raise CorpusError(f"{path}, line {number}: not valid JSON ({error.msg}, column {error.colno})") from None
+            if not isinstance(record, dict):
+                raise CorpusError(f"{path}, line {number}: expected a JSON object, not {type(record).__name__}")
+            yield number, record
+
+
+def _objects(file: TextIO, buffer: str, path: Path) -> Iterator[dict[str, Any]]:
+    decode = json.JSONDecoder().raw_decode
+    position, number = 1, 1
+    while True:
+        position = _skip(buffer, position)
+        try:
+            record, end = (None, position) if buffer[position : position + 1] == "]" else decode(buffer, position)
+        except json.JSONDecodeError as error:
+            more = file.read(max(CHUNK, len(buffer) - position))
+            if not more or len(buffer) - position > LONGEST_RECORD:
+                raise CorpusError(f"{path}, record {number}: not valid JSON ({error.msg})") from None
+            buffer, position = buffer[position:] + more, 0
+            continue
+        if record is None and end == position:
+            return
+        if not isinstance(record, dict):
+            raise CorpusError(f"{path}, record {number}: expected a JSON object, not {type(record).__name__}")
+        yield record
+        position, number = end, number + 1
+
+
+def _skip(buffer: str, position: int) -> int:
+    while position < len(buffer) and buffer[position] in ", \t\r\n":
+        position += 1
+    return position
+
+
+def _open(path: Path) -> TextIO:
+    if not path.is_file():
+        raise CorpusError(f"no file {path}: the corpus needs it")
+    return path.open(encoding="utf-8", errors="replace")

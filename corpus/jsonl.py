@@ -1,0 +1,45 @@
+"""A user's own questions: a folder of SQLite files and ``questions.jsonl``.
+
+Keys of a line: ``db_id``, ``question``, ``sql``; optional ``question_id`` and ``evidence``. A database lies at
+``databases/<db_id>/<db_id>.sqlite``, ``databases/<db_id>.sqlite`` or ``<db_id>.sqlite``, or ends in ``.db``.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpus.errors import CorpusError
+from corpus.files import candidates, located
+from corpus.json_stream import read_json_lines
+from corpus.question import RawQuestion
+from corpus.source import Source, existing_folder, text_of
+
+
+def open_source(source: str | Path | None, split: str) -> Source:
+    """``questions.jsonl`` for the train split, ``questions_<split>.jsonl`` for another. Raises CorpusError."""
+    folder = existing_folder(source, "jsonl")
+    path = folder / ("questions.jsonl" if split == "train" else f"questions_{split}.jsonl")
+    if not path.is_file():
+        raise CorpusError(f"no file {path}: it should hold the {split} questions, one JSON object a line")
+    places = (folder / "databases", folder)
+    return Source(
+        questions=lambda: _questions(path),
+        databases=lambda wanted: located(wanted, places),
+        files=(path, *candidates(places)),
+    )
+
+
+def _questions(path: Path) -> Iterator[RawQuestion]:
+    for number, record in read_json_lines(path):
+        where = f"{path}, line {number}"
+        db_id = text_of(record, "db_id", where)
+        if not db_id:
+            raise CorpusError(f"{where}: 'db_id' is empty, it should name a database")
+        text = text_of(record, "question", where).strip()
+        yield RawQuestion(
+            question_id=text_of(record, "question_id", where, default="") or f"line_{number}",
+            db_id=db_id,
+            phrasings=(text,) if text else (),
+            gold_sql=text_of(record, "sql", where),
+            evidence=text_of(record, "evidence", where, default="").strip(),
+            difficulty=text_of(record, "difficulty", where, default=""),
+        )

@@ -1,0 +1,163 @@
+"""A prepared corpus on disk: what training and evaluation read.
+
+    DIR/index.parquet      a row a question: question_id, db_id, phrasings, evidence, gold_sql, gold_tables, difficulty,
+                           n_rows, unstable, corpus
+    DIR/databases.parquet  a row a database: db_id, tables, foreign_keys, rows, bytes
+    DIR/databases/         the SQLite files
+    DIR/dropped.jsonl      what was left out, and why
+    DIR/prepared.json      what it was made from and the summary; written last, so that it marks a complete folder
+
+Opening reads the index's footer and no database; questions are read in small groups of rows as they are asked for.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corpus.errors import CorpusError
+from corpus.files import file_name
+from corpus.question import Question
+
+INDEX, DATABASES, DROPPED, MARKER = "index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json"
+GROUP = 256  # questions a row group: one is decoded in about a millisecond
+
+INDEX_SCHEMA = pa.schema(
+    [
+        ("question_id", pa.string()),
+        ("db_id", pa.string()),
+        ("phrasings", pa.list_(pa.string())),
+        ("evidence", pa.string()),
+        ("gold_sql", pa.string()),
+        ("gold_tables", pa.list_(pa.string())),
+        ("difficulty", pa.string()),
+        ("n_rows", pa.int32()),
+        ("unstable", pa.string()),
+        ("corpus", pa.string()),
+    ]
+)
+DATABASES_SCHEMA = pa.schema(
+    [
+        ("db_id", pa.string()),
+        ("tables", pa.int32()),
+        ("foreign_keys", pa.int32()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+
+
+class PreparedCorpus:
+    """The questions of a prepared folder, by number. Safe to share between threads; pickles as its folder."""
+
+    def __init__(self, directory: Path, marker: dict[str, Any]) -> None:
+        self.directory = directory
+        self.name: str = marker["key"]["corpus"]
+        self.split: str = marker["key"]["split"]
+        self.summary: dict[str, Any] = marker["summary"]
+        self._file = pq.ParquetFile(directory / INDEX)
+        self._lock = Lock()  # a ParquetFile is not safe to read from two threads
+        self._group = lru_cache(maxsize=16)(self._read_group)
+
+    def __len__(self) -> int:
+        return self._file.metadata.num_rows
+
+    def __reduce__(self) -> tuple:
+        return open_prepared, (self.directory,)
+
+    def question(self, index: int, phrasing: random.Random | None = None) -> Question:
+        """Question number ``index``. ``phrasing`` draws one of its usable wordings uniformly; without it, the first.
+
+        Raises IndexError.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"question {index} of {len(self)}")
+        row = self._group(index // GROUP)[index % GROUP]
+        texts = row["phrasings"]
+        return Question(
+            question_id=row["question_id"],
+            db_id=row["db_id"],
+            text=texts[0] if phrasing is None else phrasing.choice(texts),
+            evidence=row["evidence"],
+            gold_sql=row["gold_sql"],
+            gold_tables=tuple(row["gold_tables"]),
+            difficulty=row["difficulty"],
+            corpus=row["corpus"],
+        )
+
+    def column(self, name: str) -> list[Any]:
+        """One column of the index, a value a question. Reads that column alone."""
+        with self._lock:
+            return self._file.read(columns=[name]).column(0).to_pylist()
+
+    def gold_sqls(self) -> list[str]:
+        """The gold SQL of every question."""
+        return self.column("gold_sql")
+
+    def unstable(self) -> list[str]:
+        """Why the gold result of each question is unstable (a cause of ``corpus.reasons``), or empty."""
+        return self.column("unstable")
+
+    def stable_indices(self) -> list[int]:
+        """The numbers of the questions that training uses by default: those whose gold result is stable."""
+        return [index for index, cause in enumerate(self.unstable()) if not cause]
+
+    def database(self, db_id: str) -> Path:
+        """The SQLite file of a database. Raises CorpusError where it is gone."""
+        path = self.directory / "databases" / file_name(db_id)
+        if not path.exists():
+            raise CorpusError(f"no database {path}: it was prepared and is gone; delete {self.directory} and prepare again")
+        return path
+
+    def databases(self) -> list[dict[str, Any]]:
+        """A record a database: db_id, tables, foreign_keys, rows (-1: not counted), bytes."""
+        return pq.read_table(self.directory / DATABASES).to_pylist()
+
+    def _read_group(self, group: int) -> list[dict[str, Any]]:
+        with self._lock:
+            return self._file.read_row_group(group).to_pylist()
+
+
+def open_prepared(directory: str | Path) -> PreparedCorpus:
+    """The prepared corpus in ``directory``. Raises CorpusError where it is missing or was not finished."""
+    directory = Path(directory)
+    marker = read_marker(directory)
+    if marker is None:
+        state = "was not finished" if directory.is_dir() and any(directory.iterdir()) else "does not exist or is empty"
+        command = f"python -m corpus prepare --corpus NAME --source PATH --out {directory}"
+        raise CorpusError(f"the prepared corpus {directory} {state}: run `{command}`, which goes on where it stopped")
+    return PreparedCorpus(directory, marker)
+
+
+def read_marker(directory: Path) -> dict[str, Any] | None:
+    """What ``prepared.json`` says, or None where the folder is not complete."""
+    path = directory / MARKER
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def write_parquet(path: Path, schema: pa.Schema, rows: Iterator[tuple], group: int) -> int:
+    """Write rows (tuples in the order of ``schema``) in row groups of ``group``; returns how many. Atomic."""
+    temporary = path.with_name(f".{path.name}.new")
+    total = 0
+    with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        batch: list[tuple] = []
+        for row in rows:
+            batch.append(row)
+            if len(batch) == group:
+                writer.write_table(_table(schema, batch), row_group_size=group)
+                total, batch = total + len(batch), []
+        if batch:
+            writer.write_table(_table(schema, batch), row_group_size=group)
+    temporary.replace(path)
+    return total + len(batch)
+
+
+def _table(schema: pa.Schema, rows: list[tuple]) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    return pa.table([pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)

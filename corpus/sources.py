@@ -1,0 +1,32 @@
+"""The corpora by name."""
+
+from pathlib import Path
+
+from corpus import jsonl, sqale
+from corpus.errors import CorpusError
+from corpus.source import Source
+
+LOADERS = {"sqale": sqale.open_source, "jsonl": jsonl.open_source}
+NAMES = ("demo", *LOADERS)
+
+
+def open_source(name: str, source: str | Path | None, split: str, out: Path, seed: int) -> Source:
+    """One split of corpus ``name``. The demo corpus is written first, into ``source`` or else beside the result."""
+    if name == "demo":
+        return sqale.open_source(_demo_folder(source, out, seed), split)
+    if name not in LOADERS:
+        raise CorpusError(f"no corpus {name!r}: choose one of {', '.join(NAMES)}")
+    return LOADERS[name](source, split)
+
+
+def _demo_folder(source: str | Path | None, out: Path, seed: int) -> Path:
+    from corpus.demo import write_demo_corpus  # generating pulls in vocabulary that no other corpus needs
+
+    folder = Path(source) if source else out / "source"
+    if not (folder / "queries").exists():
+        unfinished = folder.with_name(f".{folder.name}.new")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        write_demo_corpus(unfinished, seed=seed)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.replace(folder)
+    return folder

@@ -1,0 +1,151 @@
+"""The work in progress of ``prepare``: one SQLite file beside the result, safe against a kill at any moment.
+
+Every record of the source is written here first, then the verdicts, a database at a time; a second start goes on
+with the databases that have none.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corpus import reasons
+from corpus.gold import Verdict
+from corpus.question import RawQuestion
+from corpus.workers import Result
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS questions (
+    number INTEGER PRIMARY KEY, question_id TEXT, db_id TEXT, phrasings TEXT, evidence TEXT, gold_sql TEXT, difficulty TEXT,
+    judged INTEGER, dropped TEXT, detail TEXT, gold_tables TEXT, n_rows INTEGER, unparsed INTEGER, unstable TEXT);
+CREATE TABLE IF NOT EXISTS databases (
+    db_id TEXT PRIMARY KEY, tables INTEGER, foreign_keys INTEGER, rows INTEGER, bytes INTEGER, error TEXT);
+"""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A judged question."""
+
+    raw: RawQuestion
+    verdict: Verdict
+
+
+class Staging:
+    """The staging file. For one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def delete(self) -> None:
+        """Close and remove the file: the prepared folder is complete."""
+        self.close()
+        for suffix in ("", "-journal"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+
+    def state(self, name: str) -> Any:
+        """A value that was kept under ``name``, or None."""
+        row = self._db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def set_state(self, name: str, value: Any) -> None:
+        self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
+
+    def read(self, questions: Iterable[RawQuestion]) -> None:
+        """Store the records of the source, all or (after a kill) none, so that none is there twice."""
+        self._db.execute("BEGIN")
+        self._db.execute("DELETE FROM questions")
+        self._db.executemany(
+            "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', '[]', 0, 0, '')",
+            (_row(number, raw) for number, raw in enumerate(questions)),
+        )
+        self._db.execute("CREATE INDEX IF NOT EXISTS by_id ON questions (question_id)")
+        self._db.execute(
+            "UPDATE questions SET judged = 1, dropped = ? WHERE EXISTS (SELECT 1 FROM questions AS earlier"
+            " WHERE earlier.question_id = questions.question_id AND earlier.number < questions.number)",
+            (reasons.DUPLICATE,),
+        )
+        self._db.execute("CREATE INDEX IF NOT EXISTS by_database ON questions (db_id, number)")
+        self._db.execute("INSERT OR REPLACE INTO state VALUES ('read', 'true')")
+        self._db.execute("COMMIT")
+
+    def count(self, *, judged: bool = False) -> int:
+        """How many records were read, or judged so far."""
+        condition = "WHERE judged = 1" if judged else ""
+        return self._db.execute(f"SELECT count(*) FROM questions {condition}").fetchone()[0]
+
+    def open_databases(self) -> set[str]:
+        """Ids of databases with questions that are not judged yet."""
+        return {db_id for (db_id,) in self._db.execute("SELECT DISTINCT db_id FROM questions WHERE judged = 0")}
+
+    def open_questions(self, db_id: str) -> tuple[tuple[int, str], ...]:
+        """(number, gold SQL) of the questions of a database that are not judged yet."""
+        query = "SELECT number, gold_sql FROM questions WHERE db_id = ? AND judged = 0 ORDER BY number"
+        return tuple(self._db.execute(query, (db_id,)))
+
+    def keep(self, db_id: str, result: Result) -> None:
+        """Store what came of one database, in one transaction."""
+        self._db.execute("BEGIN")
+        facts = result.facts
+        if facts is not None:
+            values = (db_id, facts.tables, facts.foreign_keys, facts.rows, facts.bytes, result.error)
+            self._db.execute("INSERT OR REPLACE INTO databases VALUES (?, ?, ?, ?, ?, ?)", values)
+        if result.error:
+            self._drop(reasons.BAD_DATABASE, result.error, db_id)
+        self._db.executemany(
+            "UPDATE questions SET judged = 1, dropped = ?, detail = ?, gold_tables = ?, n_rows = ?, unparsed = ?, unstable = ?"
+            " WHERE number = ?",
+            [
+                (v.dropped, v.detail, json.dumps(v.tables), v.n_rows, v.unparsed, v.unstable, number)
+                for number, v in result.verdicts.items()
+            ],
+        )
+        self._db.execute("COMMIT")
+
+    def drop_rest(self) -> None:
+        """Drop the questions whose database the source does not hold."""
+        self._db.execute("BEGIN")
+        for db_id in self.open_databases():
+            self._drop(reasons.NO_DATABASE, f"no {db_id!r} in the source", db_id)
+        self._db.execute("COMMIT")
+
+    def _drop(self, reason: str, detail: str, db_id: str) -> None:
+        update = "UPDATE questions SET judged = 1, dropped = ?, detail = ? WHERE db_id = ? AND judged = 0"
+        self._db.execute(update, (reason, detail, db_id))
+
+    def questions(self) -> Iterator[Staged]:
+        """Every record with its verdict, in the order of the source."""
+        for row in self._db.execute("SELECT * FROM questions ORDER BY number"):
+            _, question_id, db_id, phrasings, evidence, gold_sql, difficulty, _, dropped, detail, tables, *rest = row
+            raw = RawQuestion(question_id, db_id, tuple(json.loads(phrasings)), gold_sql, evidence, difficulty)
+            n_rows, unparsed, unstable = rest
+            yield Staged(raw, Verdict(dropped, detail, tuple(json.loads(tables)), n_rows, bool(unparsed), unstable))
+
+    def databases(self) -> list[tuple[str, int, int, int, int]]:
+        """(db_id, tables, foreign keys, rows, bytes) of every database that a kept question asks about."""
+        query = (
+            "SELECT db_id, tables, foreign_keys, rows, bytes FROM databases"
+            " WHERE db_id IN (SELECT db_id FROM questions WHERE dropped = '') ORDER BY db_id"
+        )
+        return self._db.execute(query).fetchall()
+
+
+def _row(number: int, raw: RawQuestion) -> tuple:
+    dropped = raw.dropped or ("" if raw.phrasings else reasons.NO_PHRASING) or ("" if raw.gold_sql.strip() else reasons.NO_GOLD)
+    phrasings = json.dumps([_storable(text) for text in raw.phrasings], ensure_ascii=False)
+    texts = map(_storable, (raw.evidence, raw.gold_sql, raw.difficulty))
+    return (number, _storable(raw.question_id), _storable(raw.db_id), phrasings, *texts, bool(dropped), dropped)
+
+
+def _storable(text: str) -> str:
+    """The text with a question mark for each lone surrogate: neither SQLite nor Parquet holds one."""
+    return text.encode("utf-8", "replace").decode("utf-8")
