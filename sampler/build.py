@@ -94,7 +94,7 @@ def _row_copy(file: SourceFile) -> Iterator[None]:
 
 def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
     # One script is one call: with 64 tables the calls would cost as much as the work.
-    connection.executescript("\n;".join(["BEGIN", *statements, "COMMIT"]))
+    connection.executescript(";\n".join(["BEGIN", *statements, "COMMIT"]))
 
 
 def _statistics(selection: Selection) -> str:
