@@ -74,7 +74,7 @@ class EnvConfig:
     query_seconds: float = key(5.0, "assumption", "seconds a query may run", above=0)
     max_rows: int = key(10_000, "assumption", "rows a scored query may return; more is an error", low=1)
     value_bytes: int = key(1_000_000, "assumption", "bytes one string or blob may hold", low=1_000)
-    memory_mb: int = key(512, "assumption", "megabytes of memory a query may take", low=16)
+    memory_mb: int = key(256, "assumption", "megabytes that a query may add to its process", low=16)
     preview_rows: int = key(5, "page", "rows that run_query shows, and the default limit of the other two", low=1)
     cell_chars: int = key(80, "assumption", "characters a cell shows before it is cut", low=8)
     result_chars: int = key(4_000, "assumption", "characters a tool result shows before it is cut", low=100)
@@ -190,11 +190,19 @@ class PolicyConfig:
     clean_loss: float = key(0.01, "ours", "second stage: clean traces until the loss is under this", above=0)
     clean_max_steps: int = key(1_500, "ours", "second stage: give up after so many steps", low=1)
     imperfect_steps: int = key(200, "ours", "third stage: steps on traces that skip look-ups", low=0)
-    skip: float = key(0.35, "ours", "third stage: probability that a trace skips a look-up", low=0, high=1)
+    careful_traces: int = key(1_500, "ours", "traces of the second stage, one a question", low=1)
+    imperfect_traces: int = key(1_500, "ours", "traces of the third stage, one a question", low=1)
+    look_tables: float = key(0.65, "ours", "third stage: probability of looking for the table's name", low=0, high=1)
+    look_columns: float = key(0.65, "ours", "third stage: probability of looking for the columns", low=0, high=1)
+    look_values: float = key(0.65, "ours", "third stage: probability of looking for a value", low=0, high=1)
+    try_query: float = key(
+        0.65, "ours", "third stage: probability of running the query before it is submitted", low=0, high=1
+    )
+    idle: float = key(0.1, "ours", "third stage: probability of a call that serves nothing", low=0, high=1)
     learning_rate: float = key(5e-3, "ours", "peak learning rate of the warm start", above=0)
     batch_size: int = key(8, "ours", "traces a step", low=1)
     floor: float = key(0.10, "ours", "equivalent rate under which GRPO is not begun", low=0, high=1)
-    seed: int | None = key(None, "ours", "seed of the policy; null takes the run's")
+    seed: int = key(42, "ours", "seed of the policy; apart from the run's, so that runs share one policy", low=0)
 
 
 @dataclass
