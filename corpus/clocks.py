@@ -3,6 +3,8 @@
 import sqlite3
 from collections.abc import Callable
 
+SqlValue = str | int | float | bytes | None
+
 KEYWORDS = {"current_date": "date", "current_time": "time", "current_timestamp": "datetime"}
 _TIME_ARGUMENT = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "unixepoch": 0, "strftime": 1}
 CLOCK_FUNCTIONS = frozenset({*KEYWORDS, *_TIME_ARGUMENT})
@@ -26,12 +28,12 @@ def _fixed(builtin: sqlite3.Connection, function: str, now: str) -> Callable[[],
     return lambda: value
 
 
-def _wrapped(builtin: sqlite3.Connection, function: str, position: int, now: str) -> Callable[..., object]:
-    def call(*arguments: object) -> object:
+def _wrapped(builtin: sqlite3.Connection, function: str, position: int, now: str) -> Callable[..., SqlValue]:
+    def call(*arguments: SqlValue) -> SqlValue:
         values = list(arguments)
         if len(values) == position:  # no time value: SQLite takes 'now'
             values.append(now)
-        elif isinstance(values[position], str) and values[position].strip().lower() == "now":
+        elif str(values[position]).strip().lower() == "now":
             values[position] = now
         marks = ", ".join("?" * len(values))
         return builtin.execute(f"SELECT {function}({marks})", values).fetchone()[0]

@@ -6,6 +6,7 @@ process that runs this code is ended from outside then (see ``corpus.workers``).
 
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +43,9 @@ class Touched:
 
 def connect(path: str | Path) -> sqlite3.Connection:
     """A read-only connection to a file that nobody writes, with the limits set; text keeps bytes that are not UTF-8."""
-    connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    connection = sqlite3.connect(
+        f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None
+    )
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     connection.execute(f"PRAGMA hard_heap_limit = {HEAP_MB * 1024 * 1024}")
     connection.execute("PRAGMA temp_store = MEMORY")
@@ -77,7 +80,7 @@ def run(connection: sqlite3.Connection, sql: str, deadline: float) -> tuple[list
     return rows, touched
 
 
-def _authorizer(touched: Touched):  # noqa: ANN202 - a closure that only SQLite calls
+def _authorizer(touched: Touched) -> Callable[..., int]:
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action == sqlite3.SQLITE_READ:
             touched.tables.add(fold(first or ""))

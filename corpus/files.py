@@ -54,7 +54,7 @@ def link_database(source: Path, out: Path) -> None:
     rollback journal beside it is copied and recovered instead: prepared files are opened as immutable, and
     SQLite then reads the main file alone. The source is never written. Atomic: ``out`` exists whole or not.
     """
-    temporary = out.with_name(f".{out.name}.new")
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.new")
     for leftover in (temporary, *(Path(f"{temporary}{side}") for side in (*SIDECARS, "-shm"))):
         leftover.unlink(missing_ok=True)
     if any(_size(Path(f"{source}{side}")) for side in SIDECARS):

@@ -1,9 +1,7 @@
 """The verdict on one gold query: does it run, what does it read, how many rows has it."""
 
-import sqlite3
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from corpus import reasons
@@ -46,10 +44,11 @@ class GoldDatabase:
         self.connection.close()
 
     def _names(self, kind: str) -> tuple[str, ...]:
-        query = "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+        query = (
+            "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+        )
         return tuple(name for (name,) in self.connection.execute(query, (kind,)))
 
-    @cached_property
     def facts(self) -> DatabaseFacts:
         """Counts of tables, declared foreign keys and rows (the rows within ten seconds)."""
         keys = sum(len({row[0] for row in self._pragma("foreign_key_list", table)}) for table in self.tables)
@@ -97,14 +96,3 @@ class GoldDatabase:
 def quote_name(name: str) -> str:
     """An identifier as SQL."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def database_error(path: Path) -> str:
-    """Why a file is no usable database, or nothing."""
-    try:
-        database = GoldDatabase(path)
-    except sqlite3.Error as error:
-        return str(error)
-    database.close()
-    return "" if database.tables else "it has no tables"
-

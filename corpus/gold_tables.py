@@ -21,7 +21,7 @@ def gold_tables(sql: str, tables: Iterable[str]) -> tuple[str, ...]:
     return tuple(table for table in tables if fold(table) in named)
 
 
-def parse(sql: str) -> exp.Expression:
+def parse(sql: str) -> exp.Expr:
     """The syntax tree of one statement. Raises UnparsedSql."""
     try:
         statements = [tree for tree in sqlglot.parse(sql, dialect="sqlite") if tree is not None]
@@ -46,7 +46,7 @@ def fold(name: str) -> str:
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
 
 
-def _table_names(tree: exp.Expression) -> Iterator[str]:
+def _table_names(tree: exp.Expr) -> Iterator[str]:
     for node in tree.find_all(exp.Table):
         if isinstance(node.this, exp.Identifier) and (node.db or not _is_common_table(node)):
             yield node.name

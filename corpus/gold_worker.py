@@ -5,6 +5,7 @@ with the messages below until the other end closes. An alarm ends the process it
 time limit without ever polling it (one call of a function over a long string does that).
 """
 
+import os
 import signal
 import sqlite3
 import sys
@@ -25,17 +26,18 @@ GRACE = 2.0  # seconds over the time limit before the alarm
 
 @dataclass(frozen=True)
 class Job:
-    """One database and its questions as (number, gold SQL); without a recipe the file is there already."""
+    """A database and some of its questions, as (number, gold SQL). ``facts``: count its tables and rows, too."""
 
-    recipe: DatabaseRecipe | None
+    recipe: DatabaseRecipe
     path: Path
     questions: tuple[tuple[int, str], ...]
     seconds: float
+    facts: bool = True
 
 
 @dataclass(frozen=True)
 class DatabaseReady:
-    """The first answer: the figures of the database, or why it cannot be used."""
+    """The first answer: the figures of the database, if asked for, or why it cannot be used."""
 
     facts: DatabaseFacts | None
     error: str = ""
@@ -53,10 +55,9 @@ class Judged:
 def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
     """Build the database, then judge its questions one by one."""
     try:
-        if job.recipe is not None:
-            make_database(job.recipe, job.path)
+        make_database(job.recipe, job.path)
         database = GoldDatabase(job.path)
-        facts = database.facts
+        facts = database.facts() if job.facts else None
     except (sqlite3.Error, OSError) as error:
         yield DatabaseReady(None, str(error))
         return
@@ -79,11 +80,13 @@ def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
 
 
 def make_database(recipe: DatabaseRecipe, path: Path) -> None:
-    """Link an existing file, or build one from a SQaLe schema row; ``path`` exists whole or not at all."""
+    """Link an existing file, or build one from a SQaLe schema row, unless it is there: it exists whole or not."""
+    if path.exists():
+        return
     if isinstance(recipe, Path):
         link_database(recipe, path)
         return
-    temporary = path.with_name(f".{path.name}.new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     temporary.unlink(missing_ok=True)
     sqale.build_database(recipe, temporary).close()
     temporary.replace(path)

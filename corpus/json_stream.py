@@ -29,7 +29,9 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 record = json.loads(line.lstrip("\ufeff"))
             except json.JSONDecodeError as error:
-                raise CorpusError(f"{path}, line {number}: not valid JSON ({error.msg}, column {error.colno})") from None
+                raise CorpusError(
+                    f"{path}, line {number}: not valid JSON ({error.msg}, column {error.colno})"
+                ) from None
             if not isinstance(record, dict):
                 raise CorpusError(f"{path}, line {number}: expected a JSON object, not {type(record).__name__}")
             yield number, record

@@ -7,16 +7,12 @@ written last and holds the key of the inputs, so the same call on a complete fol
 import fcntl
 import json
 import os
-import queue
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from corpus import reasons
 from corpus.errors import CorpusError
 from corpus.files import file_name
 from corpus.fingerprint import fingerprint
@@ -37,9 +33,11 @@ from corpus.prepared import (
 from corpus.progress import Progress, print_summary
 from corpus.source import Source
 from corpus.sources import open_source
-from corpus.staging import Staging
-from corpus.workers import GoldWorker, Result
+from corpus.staging import Staged, Staging
+from corpus.workers import check_all
 
+STAGING = "staging.work"
+PORTION = 200  # questions that a worker process gets at a time
 FORMAT = 1  # of the prepared folder; a change makes older folders be prepared anew
 TRAIN_SECONDS, EVALUATION_SECONDS = 5.0, 30.0  # the environment's time limits: a slower gold could never be matched
 
@@ -64,13 +62,16 @@ def prepare(
     generated demo corpus alone. Idempotent and restartable. Raises CorpusError.
     """
     out = Path(out)
-    if limit is not None and limit < 1:
-        raise CorpusError(f"limit is {limit}: give the number of questions to read, at least 1")
+    for option, value in (("limit", limit), ("workers", workers), ("seconds", seconds)):
+        if value is not None and value <= 0:
+            raise CorpusError(f"{option} is {value}: give a number above 0, or leave it out")
     opened = open_source(name, source, split, out, seed)
     seconds = seconds or (TRAIN_SECONDS if split == "train" else EVALUATION_SECONDS)
     key = {"format": FORMAT, "corpus": name, "split": split, "limit": limit, "seconds": seconds}
+    key["seed"] = seed if name == "demo" else None
     key["source"] = fingerprint(opened.files, opened.identity)
     if _complete(out, key):
+        (out / STAGING).unlink(missing_ok=True)  # of a run that was killed at the very end
         return open_prepared(out)
     (out / "databases").mkdir(parents=True, exist_ok=True)
     with _only_one(out):
@@ -80,7 +81,7 @@ def prepare(
 
 
 def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, workers: int, progress: bool) -> None:
-    staging = Staging(out / "staging.work")
+    staging = Staging(out / STAGING)
     try:
         _require_same(staging.state("key") or key, key, out)
         staging.set_state("key", key)
@@ -88,7 +89,7 @@ def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, 
             if not staging.state("read"):
                 staging.read(bar.reading(islice(source.questions(), limit)))
             bar.judging(staging.count(), staging.count(judged=True))
-            for db_id, result in _results(source, staging, out, key["seconds"], workers):
+            for db_id, result in check_all(_jobs(source, staging, out, key["seconds"]), workers):
                 staging.keep(db_id, result)
                 bar.advance(len(result.verdicts))
             staging.drop_rest()
@@ -100,90 +101,54 @@ def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, 
         staging.close()
 
 
-def _results(source: Source, staging: Staging, out: Path, seconds: float, workers: int) -> Iterator[tuple[str, Result]]:
-    """(db_id, result) of every database that is not done, as they come from the worker processes."""
+def _jobs(source: Source, staging: Staging, out: Path, seconds: float) -> Iterator[tuple[str, Job]]:
+    """(db_id, job) for the databases with open questions, in portions, so that a kill loses little work."""
     wanted = staging.open_databases()
-    if not wanted:
-        return
-    idle: queue.SimpleQueue[GoldWorker] = queue.SimpleQueue()
-    pool = [GoldWorker() for _ in range(min(workers, len(wanted)))]
-    for worker in pool:
-        idle.put(worker)
-
-    def check(job: Job) -> Result:
-        worker = idle.get()
-        try:
-            return worker.check(job)
-        finally:
-            idle.put(worker)
-
-    with ThreadPoolExecutor(len(pool)) as threads:
-        running: dict[Future[Result], str] = {}
-        try:
-            for db_id, recipe in source.databases(wanted):
-                job = Job(recipe, out / "databases" / file_name(db_id), staging.open_questions(db_id), seconds)
-                running[threads.submit(check, job)] = db_id
-                if len(running) > len(pool):  # one more than can run: flat memory, and nobody waits
-                    yield from _finished(running)
-            while running:
-                yield from _finished(running)
-        finally:
-            for worker in pool:
-                worker.close()
-
-
-def _finished(running: dict[Future[Result], str]) -> Iterator[tuple[str, Result]]:
-    for future in wait(running, return_when=FIRST_COMPLETED).done:
-        yield running.pop(future), future.result()
+    for db_id, recipe in source.databases(wanted) if wanted else ():
+        path = out / "databases" / file_name(db_id)
+        questions = staging.open_questions(db_id)
+        for start in range(0, len(questions), PORTION):
+            yield db_id, Job(recipe, path, questions[start : start + PORTION], seconds, facts=start == 0)
 
 
 def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
-    """The index, the dropped questions, the databases and, last, the marker. Returns the summary."""
-    counts: Counter[str] = Counter()
-    dropped: Counter[str] = Counter()
-    unstable: Counter[str] = Counter()
-
-    def rows() -> Iterator[tuple]:
-        with (out / DROPPED).open("w", encoding="utf-8") as file:
-            for staged in staging.questions():
-                raw, verdict = staged.raw, staged.verdict
-                counts["read"] += 1
-                if verdict.dropped:
-                    dropped[verdict.dropped] += 1
-                    record = {"question_id": raw.question_id, "db_id": raw.db_id, "reason": verdict.dropped}
-                    record |= {"detail": verdict.detail, "sql": raw.gold_sql}
-                    file.write(json.dumps(record, ensure_ascii=False) + "\n")
-                    continue
-                counts["kept"] += 1
-                counts["empty gold result"] += not verdict.n_rows
-                counts["tables by authorizer"] += verdict.unparsed
-                unstable.update([verdict.unstable] if verdict.unstable else [])
-                yield (
-                    *(raw.question_id, raw.db_id, list(raw.phrasings), raw.evidence, raw.gold_sql),
-                    *(list(verdict.tables), raw.difficulty, verdict.n_rows, verdict.unstable, key["corpus"]),
-                )
-
-    kept = write_parquet(out / INDEX, INDEX_SCHEMA, rows(), GROUP)
-    databases = staging.databases()
-    write_parquet(out / DATABASES, DATABASES_SCHEMA, iter(databases), 10_000)
-    summary = {
-        "corpus": key["corpus"],
-        "split": key["split"],
-        "read": counts["read"],
-        "kept": kept,
-        "databases": len(databases),
-        "dropped": dict(dropped.most_common()),
-        "empty_gold": counts["empty gold result"],
-        "tables_by_authorizer": counts["tables by authorizer"],
-        "unstable": dict(unstable.most_common()),
-    }
-    if not kept:
-        why = ", ".join(f"{reason} {n}" for reason, n in dropped.items()) or "the source has no questions"
-        raise CorpusError(f"the corpus {key['corpus']!r} is empty, none of {counts['read']} questions is left: {why}")
+    """The dropped questions, the index, the databases and, last, the marker. Returns the summary."""
+    with (out / DROPPED).open("w", encoding="utf-8") as file:
+        file.writelines(
+            json.dumps(_dropped(staged), ensure_ascii=False) + "\n" for staged in staging.questions(dropped=True)
+        )
+    summary = {"corpus": key["corpus"], "split": key["split"], **staging.summary()}
+    if not summary["kept"]:
+        why = ", ".join(f"{n} {reason}" for reason, n in summary["dropped"].items()) or "the source has no questions"
+        raise CorpusError(
+            f"the corpus {key['corpus']!r} is empty, no question is left of {summary['read']}: {why}"
+            f" (see {out / DROPPED})"
+        )
+    kept = (_index_row(staged, key["corpus"]) for staged in staging.questions(dropped=False))
+    write_parquet(out / INDEX, INDEX_SCHEMA, kept, GROUP)
+    write_parquet(out / DATABASES, DATABASES_SCHEMA, staging.databases(), 10_000)
     temporary = out / f".{MARKER}.new"
     temporary.write_text(json.dumps({"key": key, "summary": summary}, indent=1) + "\n")
     temporary.replace(out / MARKER)
     return summary
+
+
+def _dropped(staged: Staged) -> dict[str, str]:
+    raw, verdict = staged.raw, staged.verdict
+    return {
+        "question_id": raw.question_id,
+        "db_id": raw.db_id,
+        "reason": verdict.dropped,
+        "detail": verdict.detail,
+        "sql": raw.gold_sql,
+    }
+
+
+def _index_row(staged: Staged, corpus: str) -> tuple:
+    """A row in the order of INDEX_SCHEMA."""
+    raw, verdict = staged.raw, staged.verdict
+    asked = (raw.question_id, raw.db_id, raw.phrasings, raw.evidence)
+    return (*asked, raw.gold_sql, verdict.tables, raw.difficulty, verdict.n_rows, verdict.unstable, corpus)
 
 
 def _complete(out: Path, key: dict[str, Any]) -> bool:
@@ -195,12 +160,13 @@ def _complete(out: Path, key: dict[str, Any]) -> bool:
 
 
 def _require_same(old: dict[str, Any], new: dict[str, Any], out: Path) -> None:
-    different = [name for name in new if old.get(name) != new[name]]
-    if not different:
-        return
-    name = different[0]
-    what = "the files of the source" if name == "source" else f"{name} ({old.get(name)!r} there, {new[name]!r} asked for)"
-    raise CorpusError(f"{out} was prepared from other inputs, {what} differ: delete the folder or name another --out")
+    for name in new:
+        if old.get(name) == new[name]:
+            continue
+        what = f"its {name} was {old.get(name)!r} and now is {new[name]!r}"
+        if name == "source":
+            what = "the files of the source have changed"
+        raise CorpusError(f"{out} was prepared from other inputs, {what}: delete the folder or name another --out")
 
 
 @contextmanager

@@ -12,8 +12,9 @@ Opening reads the index's footer and no database; questions are read in small gr
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -112,7 +113,9 @@ class PreparedCorpus:
         """The SQLite file of a database. Raises CorpusError where it is gone."""
         path = self.directory / "databases" / file_name(db_id)
         if not path.exists():
-            raise CorpusError(f"no database {path}: it was prepared and is gone; delete {self.directory} and prepare again")
+            raise CorpusError(
+                f"no database {path}: it was prepared and is gone; delete {self.directory} and prepare again"
+            )
         return path
 
     def databases(self) -> list[dict[str, Any]]:
@@ -141,23 +144,17 @@ def read_marker(directory: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
-def write_parquet(path: Path, schema: pa.Schema, rows: Iterator[tuple], group: int) -> int:
-    """Write rows (tuples in the order of ``schema``) in row groups of ``group``; returns how many. Atomic."""
+def write_parquet(path: Path, schema: pa.Schema, rows: Iterable[tuple], group: int) -> None:
+    """Write rows (tuples in the order of ``schema``) in row groups of ``group``. Atomic."""
     temporary = path.with_name(f".{path.name}.new")
-    total = 0
+    left = iter(rows)
     with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        batch: list[tuple] = []
-        for row in rows:
-            batch.append(row)
-            if len(batch) == group:
-                writer.write_table(_table(schema, batch), row_group_size=group)
-                total, batch = total + len(batch), []
-        if batch:
+        while batch := list(islice(left, group)):
             writer.write_table(_table(schema, batch), row_group_size=group)
     temporary.replace(path)
-    return total + len(batch)
 
 
 def _table(schema: pa.Schema, rows: list[tuple]) -> pa.Table:
     columns = zip(*rows, strict=True)
-    return pa.table([pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -33,7 +33,9 @@ def existing_folder(source: str | Path | None, corpus: str) -> Path:
         raise CorpusError(f"the corpus {corpus!r} needs a source: give the folder that holds it (--source PATH)")
     folder = Path(source).expanduser()
     if not folder.is_dir():
-        raise CorpusError(f"no folder {folder}: it should hold the corpus {corpus!r}, see docs/corpora.md for its layout")
+        raise CorpusError(
+            f"no folder {folder}: it should hold the corpus {corpus!r}, see docs/corpora.md for its layout"
+        )
     return folder
 
 

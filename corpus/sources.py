@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
-from corpus import jsonl, sqale
+from corpus import bird, ehrsql, jsonl, sqale, synsql
 from corpus.errors import CorpusError
 from corpus.source import Source
 
-LOADERS = {"sqale": sqale.open_source, "jsonl": jsonl.open_source}
+LOADERS = {
+    "sqale": sqale.open_source,
+    "bird": bird.open_source,
+    "synsql": synsql.open_source,
+    "ehrsql": ehrsql.open_source,
+    "jsonl": jsonl.open_source,
+}
 NAMES = ("demo", *LOADERS)
 
 
@@ -22,7 +28,7 @@ def open_source(name: str, source: str | Path | None, split: str, out: Path, see
 def _demo_folder(source: str | Path | None, out: Path, seed: int) -> Path:
     from corpus.demo import write_demo_corpus  # generating pulls in vocabulary that no other corpus needs
 
-    folder = Path(source) if source else out / "source"
+    folder = Path(source) if source else out / f"source-{seed}"
     if not (folder / "queries").exists():
         unfinished = folder.with_name(f".{folder.name}.new")
         unfinished.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,9 @@ def open_source(source: str | Path | None, split: str) -> Source:
     for part in ("queries", "schemas"):
         found = sorted(p for ext in ("parquet", "arrow") for p in (folder / part).rglob(f"{split}*.{ext}"))
         if not found:
-            raise CorpusError(f"no {split} parquet file in {folder / part}: SQaLe needs queries/ and schemas/ in {folder}")
+            raise CorpusError(
+                f"no {split} parquet file in {folder / part}: SQaLe needs queries/ and schemas/ in {folder}"
+            )
         files += found
     return _source(str(folder / "queries"), str(folder / "schemas"), split, files=tuple(files), identity="")
 

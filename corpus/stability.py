@@ -96,7 +96,9 @@ class Probes:
 def _copy_reversed(connection: sqlite3.Connection, table: str) -> None:
     """Shadow a table by a temporary one. Left alone: large ones, and collations, which PRAGMA does not show."""
     name = quote_name(table)
-    (ddl,) = connection.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone()
+    (ddl,) = connection.execute(
+        "SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (table,)
+    ).fetchone()
     size = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM main.{name} LIMIT {SHADOW_ROWS + 1})").fetchone()[0]
     if size > SHADOW_ROWS or "collate" in ddl.lower():
         return
@@ -104,7 +106,7 @@ def _copy_reversed(connection: sqlite3.Connection, table: str) -> None:
     listed = ", ".join(quote_name(column) for column, _ in columns)
     typed = ", ".join(f"{quote_name(column)} {affinity(declared)}" for column, declared in columns)
     connection.execute(f"CREATE TEMP TABLE {name} ({typed})")
-    numbered = f"SELECT {listed}, row_number() OVER () AS \"stored at\" FROM main.{name}"
+    numbered = f'SELECT {listed}, row_number() OVER () AS "stored at" FROM main.{name}'
     connection.execute(f'INSERT INTO temp.{name} SELECT {listed} FROM ({numbered}) ORDER BY "stored at" DESC')
 
 

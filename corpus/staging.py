@@ -19,11 +19,16 @@ from corpus.workers import Result
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS questions (
-    number INTEGER PRIMARY KEY, question_id TEXT, db_id TEXT, phrasings TEXT, evidence TEXT, gold_sql TEXT, difficulty TEXT,
-    judged INTEGER, dropped TEXT, detail TEXT, gold_tables TEXT, n_rows INTEGER, unparsed INTEGER, unstable TEXT);
+    number INTEGER PRIMARY KEY, question_id TEXT, db_id TEXT, phrasings TEXT, evidence TEXT, gold_sql TEXT,
+    difficulty TEXT, judged INTEGER, dropped TEXT, detail TEXT, gold_tables TEXT, n_rows INTEGER, unparsed INTEGER,
+    unstable TEXT);
 CREATE TABLE IF NOT EXISTS databases (
     db_id TEXT PRIMARY KEY, tables INTEGER, foreign_keys INTEGER, rows INTEGER, bytes INTEGER, error TEXT);
 """
+_JUDGE = (
+    "UPDATE questions SET judged = 1, dropped = ?, detail = ?, gold_tables = ?, n_rows = ?, unparsed = ?, unstable = ?"
+    " WHERE number = ?"
+)
 
 
 @dataclass(frozen=True)
@@ -101,14 +106,7 @@ class Staging:
             self._db.execute("INSERT OR REPLACE INTO databases VALUES (?, ?, ?, ?, ?, ?)", values)
         if result.error:
             self._drop(reasons.BAD_DATABASE, result.error, db_id)
-        self._db.executemany(
-            "UPDATE questions SET judged = 1, dropped = ?, detail = ?, gold_tables = ?, n_rows = ?, unparsed = ?, unstable = ?"
-            " WHERE number = ?",
-            [
-                (v.dropped, v.detail, json.dumps(v.tables), v.n_rows, v.unparsed, v.unstable, number)
-                for number, v in result.verdicts.items()
-            ],
-        )
+        self._db.executemany(_JUDGE, [_judged(number, verdict) for number, verdict in result.verdicts.items()])
         self._db.execute("COMMIT")
 
     def drop_rest(self) -> None:
@@ -122,13 +120,31 @@ class Staging:
         update = "UPDATE questions SET judged = 1, dropped = ?, detail = ? WHERE db_id = ? AND judged = 0"
         self._db.execute(update, (reason, detail, db_id))
 
-    def questions(self) -> Iterator[Staged]:
-        """Every record with its verdict, in the order of the source."""
-        for row in self._db.execute("SELECT * FROM questions ORDER BY number"):
-            _, question_id, db_id, phrasings, evidence, gold_sql, difficulty, _, dropped, detail, tables, *rest = row
+    def questions(self, *, dropped: bool) -> Iterator[Staged]:
+        """The records that are dropped, or that are kept, with their verdicts, in the order of the source."""
+        query = f"SELECT * FROM questions WHERE dropped {'!=' if dropped else '='} '' ORDER BY number"
+        for row in self._db.execute(query):
+            _, question_id, db_id, phrasings, evidence, gold_sql, difficulty, _, reason, detail, tables, *rest = row
             raw = RawQuestion(question_id, db_id, tuple(json.loads(phrasings)), gold_sql, evidence, difficulty)
             n_rows, unparsed, unstable = rest
-            yield Staged(raw, Verdict(dropped, detail, tuple(json.loads(tables)), n_rows, bool(unparsed), unstable))
+            yield Staged(raw, Verdict(reason, detail, tuple(json.loads(tables)), n_rows, bool(unparsed), unstable))
+
+    def summary(self) -> dict[str, Any]:
+        """Counts: read, kept, dropped by reason, and what is notable about the kept ones."""
+        kept = "FROM questions WHERE dropped = ''"
+        (one,) = self._db.execute(f"SELECT count(*), sum(n_rows = 0), sum(unparsed) {kept}")
+        return {
+            "read": self.count(),
+            "kept": one[0],
+            "databases": len(self.databases()),
+            "dropped": self._counts("dropped", "FROM questions WHERE dropped != ''"),
+            "empty_gold": one[1] or 0,
+            "tables_by_authorizer": one[2] or 0,
+            "unstable": self._counts("unstable", f"{kept} AND unstable != ''"),
+        }
+
+    def _counts(self, column: str, rows: str) -> dict[str, int]:
+        return dict(self._db.execute(f"SELECT {column}, count(*) {rows} GROUP BY 1 ORDER BY 2 DESC, 1"))
 
     def databases(self) -> list[tuple[str, int, int, int, int]]:
         """(db_id, tables, foreign keys, rows, bytes) of every database that a kept question asks about."""
@@ -140,10 +156,16 @@ class Staging:
 
 
 def _row(number: int, raw: RawQuestion) -> tuple:
-    dropped = raw.dropped or ("" if raw.phrasings else reasons.NO_PHRASING) or ("" if raw.gold_sql.strip() else reasons.NO_GOLD)
+    missing = reasons.NO_PHRASING if not raw.phrasings else reasons.NO_GOLD if not raw.gold_sql.strip() else ""
+    dropped = raw.dropped or missing
     phrasings = json.dumps([_storable(text) for text in raw.phrasings], ensure_ascii=False)
     texts = map(_storable, (raw.evidence, raw.gold_sql, raw.difficulty))
     return (number, _storable(raw.question_id), _storable(raw.db_id), phrasings, *texts, bool(dropped), dropped)
+
+
+def _judged(number: int, v: Verdict) -> tuple:
+    tables = json.dumps(v.tables, ensure_ascii=False)
+    return (v.dropped, v.detail, tables, v.n_rows, v.unparsed, v.unstable, number)
 
 
 def _storable(text: str) -> str:

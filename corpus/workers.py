@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 
 from corpus import reasons
 from corpus.gold import DatabaseFacts, Verdict
@@ -20,20 +22,70 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one database: its figures or its error, and a verdict a question by number."""
+    """What came of one job: the figures of the database or its error, and a verdict a question by number."""
 
     facts: DatabaseFacts | None
     error: str
     verdicts: dict[int, Verdict]
 
 
+class WorkerStopped(Exception):
+    """The worker was stopped while it had work."""
+
+
+def check_all(jobs: Iterable[tuple[str, Job]], workers: int) -> Iterator[tuple[str, Result]]:
+    """Run (db_id, job) pairs on ``workers`` processes; yields (db_id, result) as they are done.
+
+    Jobs are drawn only as fast as they are run, so they may come from a stream that does not fit into memory.
+    """
+    pool = [GoldWorker() for _ in range(workers)]
+    idle: SimpleQueue[GoldWorker] = SimpleQueue()
+    for worker in pool:
+        idle.put(worker)
+
+    def check(job: Job) -> Result:
+        worker = idle.get()
+        try:
+            return worker.check(job)
+        finally:
+            idle.put(worker)
+
+    threads = ThreadPoolExecutor(workers)
+    running: dict[Future[Result], str] = {}
+    try:
+        for db_id, job in jobs:
+            running[threads.submit(check, job)] = db_id
+            if len(running) > workers:  # one more than can run, so that nobody waits for this thread
+                yield from _finished(running)
+        while running:
+            yield from _finished(running)
+    finally:
+        for worker in pool:
+            worker.stop()
+        threads.shutdown(cancel_futures=True)
+        for worker in pool:
+            worker.close()
+
+
+def _finished(running: dict[Future[Result], str]) -> Iterator[tuple[str, Result]]:
+    for future in wait(running, return_when=FIRST_COMPLETED).done:
+        yield running.pop(future), future.result()
+
+
 class GoldWorker:
-    """One worker process, started when first needed and again after each kill. For one thread at a time."""
+    """One worker process, started when first needed and again after its death. For one thread, but for ``stop``."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
         self._connection: Connection | None = None
         self._exit_status = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the process from another thread; a ``check`` under way raises WorkerStopped."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.kill()
 
     def close(self) -> None:
         """End the process. Safe to call twice."""
@@ -46,33 +98,34 @@ class GoldWorker:
     def check(self, job: Job) -> Result:
         """Build the database of ``job`` and judge its questions, whatever they do to the process."""
         facts, error, verdicts = None, "", {}
-        pending = dict.fromkeys(number for number, _ in job.questions)
-        while True:
-            started = job.recipe is None
-            for answer in self._answers(job):
+        pending = dict(job.questions)
+        while pending and not error:
+            started = False
+            for answer in self._answers(replace(job, questions=tuple(pending.items()))):
                 if isinstance(answer, DatabaseReady):
                     started, error = True, answer.error
                     facts = answer.facts or facts
-                elif isinstance(answer, Judged):
+                else:
                     verdicts[answer.number] = answer.verdict
                     if answer.final:
                         del pending[answer.number]
-            if error or not pending:
-                return Result(facts, error, verdicts)
+            if self._stopped:
+                raise WorkerStopped
             if not started:
-                return Result(None, "SQLite crashed or ran out of memory while it was built", {})
-            number = next(iter(pending))  # the question that the process was at when it ended
-            del pending[number]
-            verdicts.setdefault(number, self._end_of(job))
-            left = tuple(question for question in job.questions if question[0] in pending)
-            if not left:
-                return Result(facts, error, verdicts)
-            job = replace(job, recipe=None, questions=left)
+                return Result(None, "the process that built it crashed or ran out of memory", {})
+            if pending and not error:
+                self._blame(pending, verdicts, job.seconds)
+        return Result(facts, error, verdicts)
 
-    def _end_of(self, job: Job) -> Verdict:
+    def _blame(self, pending: dict[int, str], verdicts: dict[int, Verdict], seconds: float) -> None:
+        """The process died at the first pending question. If only its stability was open, it is kept as stable."""
+        number = next(iter(pending))
+        del pending[number]
         if self._exit_status == -signal.SIGALRM:
-            return Verdict(reasons.TIMES_OUT, f"over {job.seconds:g} s, in one call that SQLite cannot interrupt")
-        return Verdict(reasons.FAILS, "SQLite crashed or ran out of memory")
+            verdict = Verdict(reasons.TIMES_OUT, f"over {seconds:g} s, in one call that SQLite cannot interrupt")
+        else:
+            verdict = Verdict(reasons.FAILS, "SQLite crashed or ran out of memory")
+        verdicts.setdefault(number, verdict)
 
     def _answers(self, job: Job) -> Iterator[DatabaseReady | Judged]:
         """The worker's answers, until it is done or dies."""
