@@ -14,11 +14,10 @@ docs/security.md says how each is held and tested.
 """
 
 import marshal
-import os
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
 
+from env.connect import read_only_uri
 from env.limits import Limits, QueryResult, SqlError
 from env.pool import WorkerPool, default_pool
 from env.schema import SchemaGraph
@@ -79,9 +78,3 @@ class Sandbox:
     def __del__(self) -> None:
         if hasattr(self, "_closed"):
             self.close()
-
-
-def read_only_uri(database: Path) -> str:
-    """SQLite URI of a file that is only read: no lock, no journal, whatever characters its name holds."""
-    path = os.fsencode(os.path.abspath(database))
-    return f"file://{quote(path)}?mode=ro&immutable=1"

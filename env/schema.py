@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from env.connect import read_only_uri
+
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
@@ -165,8 +167,7 @@ class SchemaGraph:
 @lru_cache(maxsize=128)
 def _read_file(file: Path, mtime_ns: int, size: int) -> SchemaGraph:
     """``mtime_ns`` and ``size`` are here as part of the cache key only."""
-    # immutable: no lock and no journal is looked for, so a file in a read-only folder opens too.
-    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+    with closing(sqlite3.connect(read_only_uri(file), uri=True)) as connection:
         try:
             return SchemaGraph.from_connection(connection)
         except sqlite3.DatabaseError as error:

@@ -111,36 +111,44 @@ def _create(selection: Selection) -> list[str]:
 
 def _fill(connection: sqlite3.Connection, selection: Selection) -> list[str]:
     """One INSERT a table; for a virtual table its shadow tables, emptied first, hold what it holds."""
-    kinds = {name: bool(wr) for _, name, _, _, wr, _ in connection.execute("PRAGMA source.table_list") if wr}
+    keyed = {
+        name for _, name, _, _, without_rowid, _ in connection.execute("PRAGMA source.table_list") if without_rowid
+    }
     statements = []
     for table in selection.tables:
         if not table.is_virtual:
-            statements.append(_copy(connection, table.name, table.name in kinds))
+            statements.append(_copy(connection, table.name, table.name in keyed))
         for shadow in selection.shadows.get(fold_name(table.name), []):
             statements.append(f"DELETE FROM main.{_quote(shadow.name)}")
-            statements.append(_copy(connection, shadow.name, shadow.name in kinds))
+            statements.append(_copy(connection, shadow.name, shadow.name in keyed))
     return statements
 
 
 def _copy(connection: sqlite3.Connection, table: str, without_rowid: bool) -> str:
-    """The INSERT that copies a table's rows and rowids.
+    """The INSERT that copies a table's rows with their rowids.
 
-    Where the rowid is a column or there is none, the bare form lets SQLite copy whole records without decoding
-    them. Else rowids must be named, or rows would be numbered anew.
+    The bare form lets SQLite copy whole records without decoding them, but it may number rows anew where the rowid
+    is no column: that changes nothing if they are 1 … n; else rowids must be named.
     """
     quoted = _quote(table)
     rows = connection.execute(f"PRAGMA source.table_xinfo({quoted})").fetchall()
     columns = [name for _, name, _, _, _, _, hidden in rows if not hidden]
     keyed = [kind for _, _, kind, _, _, rank, _ in rows if rank]
     names = {fold_name(row[1]) for row in rows}
-    free = [name for name in _ROWID_NAMES if name not in names]
-    if without_rowid or not free or (len(keyed) == 1 and keyed[0].upper() == "INTEGER"):
-        if len(columns) == len(rows):
-            return f"INSERT INTO main.{quoted} SELECT * FROM source.{quoted}"
-        listed = ", ".join(map(_quote, columns))
-    else:
-        listed = ", ".join([free[0], *map(_quote, columns)])
+    rowid = next((name for name in _ROWID_NAMES if name not in names), None)
+    if without_rowid or (len(keyed) == 1 and keyed[0].upper() == "INTEGER"):
+        rowid = None  # there is none, or it is a column
+    if len(columns) == len(rows) and (rowid is None or _counts_from_one(connection, quoted, rowid)):
+        return f"INSERT INTO main.{quoted} SELECT * FROM source.{quoted}"
+    listed = ", ".join([*([rowid] if rowid else []), *map(_quote, columns)])
     return f"INSERT INTO main.{quoted} ({listed}) SELECT {listed} FROM source.{quoted} NOT INDEXED"
+
+
+def _counts_from_one(connection: sqlite3.Connection, quoted: str, rowid: str) -> bool:
+    """Whether the rowids are 1 … n; only the ends and the count are looked up."""
+    ends = f"(SELECT min({rowid}) FROM source.{quoted}), (SELECT max({rowid}) FROM source.{quoted})"
+    count, low, high = connection.execute(f"SELECT count(*), {ends} FROM source.{quoted}").fetchone()
+    return count == 0 or (low == 1 and high == count)
 
 
 def _counters(connection: sqlite3.Connection, selection: Selection) -> list[str]:
