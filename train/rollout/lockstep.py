@@ -5,6 +5,7 @@ inside a sequence, which a gated delta net would carry into its state (continuin
 by 3.4). Rows are left-padded once, for the prompt. Tools run in threads while the chat frame's first tokens are fed.
 """
 
+import inspect
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -164,14 +165,16 @@ def _decode(
     ids, mask = ids.to(device), mask.to(device)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = growing_cache(model.config)
+    # Newer releases of transformers call the argument `cache` for some models, and warn about the older name.
+    cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
     while True:
         logits = model(
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            **{cache_name: cache},
         ).logits[:, -1]
         stats.decode_steps += 1
         feed = _advance(rows, logits, sampling, pool, stats)

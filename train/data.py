@@ -1,0 +1,27 @@
+"""The prepared corpora of a run: prepared when they are not yet, opened otherwise."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from corpus import PreparedCorpus, open_prepared, prepare
+from train.config import Config
+
+
+def prepared_folder(config: Config, split: str) -> Path:
+    """Where the split lies: one folder for each source, split and limit below ``corpus.prepared``."""
+    corpus = config.corpus
+    inputs = json.dumps([corpus.source, corpus.limit, config.seed if corpus.name == "demo" else None])
+    if corpus.source is None and corpus.limit is None and corpus.name != "demo":
+        return Path(corpus.prepared) / f"{corpus.name}-{split}"
+    digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
+    return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
+
+
+def open_corpus(config: Config, split: str) -> PreparedCorpus:
+    """The prepared ``split`` of the run's corpus; prepares it from ``corpus.source`` where that is given."""
+    folder = prepared_folder(config, split)
+    corpus = config.corpus
+    if corpus.name == "demo" or corpus.source is not None:
+        return prepare(corpus.name, corpus.source, folder, split=split, limit=corpus.limit)
+    return open_prepared(folder)

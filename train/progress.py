@@ -1,0 +1,63 @@
+"""What a run shows while it runs: a progress bar with the four outcome rates, and one plain line an update."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from transformers import TrainerCallback
+
+TIERS = ("equivalent", "executable", "parsable", "invalid")
+
+
+class ProgressLog(TrainerCallback):
+    """Shows each update and appends its metrics to ``metrics.jsonl`` in the run folder.
+
+    On a resume, lines of updates after the checkpoint are dropped: they are about to be made again.
+    """
+
+    def __init__(self, folder: Path, console: Console) -> None:
+        self.file = folder / "metrics.jsonl"
+        self.console = console
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the bar at the update where the run begins or goes on."""
+        if not state.is_world_process_zero:
+            return
+        kept = []
+        if self.file.exists():
+            kept = [line for line in self.file.read_text().splitlines() if json.loads(line)["update"] < state.global_step]
+        self.file.write_text("".join(line + "\n" for line in kept))
+        self.task = self.bar.add_task("updates", total=args.max_steps, completed=state.global_step)
+        self.bar.start()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        """One update's metrics; the last call of a run is TRL's summary and has no rates."""
+        if not state.is_world_process_zero or not logs or "equivalent_rate" not in logs:
+            return
+        update = state.global_step - 1
+        with self.file.open("a") as file:
+            file.write(json.dumps({"update": update, **logs}) + "\n")
+        rates = "  ".join(f"{tier} {logs[f'{tier}_rate']:.0%}" for tier in TIERS)
+        self.console.print(
+            f"update {update:>4}  reward {logs['reward']:.2f}  {rates}  "
+            f"calls {logs['tool_calls']:.1f}  gate {logs['gate_rate']:.0%}  kl {logs.get('kl', 0.0):.3f}  "
+            f"{logs['seconds/update']:.1f} s",
+            highlight=False,
+        )
+        self.bar.update(self.task, completed=state.global_step)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop the bar."""
+        self.bar.stop()

@@ -1,0 +1,169 @@
+"""A training run: from a checked configuration to the last checkpoint."""
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
+from trl import GRPOConfig
+
+from train.config import Config
+from train.config_check import ConfigError, check_resume
+from train.config_load import flatten, load_config, save_config
+from train.data import open_corpus
+from train.demo_policy.build import build_policy
+from train.experiment import make_experiment
+from train.progress import ProgressLog
+from train.shape import accumulation
+from train.trainer import COMPLETE, SqlGRPOTrainer
+
+POLICY_CACHE = "demo-policy"  # beside the prepared corpora
+DEMO = "demo"
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What a run leaves behind."""
+
+    folder: Path
+    trainer: SqlGRPOTrainer
+
+
+def run_folder(config: Config) -> Path:
+    """The run's folder."""
+    return Path(config.output) / config.name
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end; None where there is none."""
+    complete = [path.parent for path in folder.glob(f"checkpoint-*/{COMPLETE}")]
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def prepare_folder(config: Config, resume: bool) -> Path | None:
+    """Make the run's folder, or find the checkpoint to resume from; ConfigError where the folder does not fit.
+
+    A resume without any checkpoint yet starts at update 0 again: nothing but the first updates is lost.
+    """
+    folder = run_folder(config)
+    saved = folder / "config.yaml"
+    if saved.exists() and not resume:
+        raise ConfigError(f"{folder} holds a run already; add --resume to go on with it, or set another name=...")
+    if resume and not saved.exists():
+        raise ConfigError(f"there is no run to resume in {folder}; leave --resume out, or set the run's name=...")
+    checkpoint = latest_checkpoint(folder)
+    if resume:
+        check_resume(flatten(load_config([saved])), flatten(config), str(checkpoint or folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    save_config(config, saved)
+    return checkpoint
+
+
+def policy_path(config: Config, console: Console) -> str:
+    """Folder or Hub name of the initial policy; builds the demo policy where that is asked for."""
+    if config.model.path != DEMO:
+        return config.model.path
+    train_split = open_corpus(demo_corpus(config), "train")
+    return str(build_policy(config, train_split.directory, Path(config.corpus.prepared) / POLICY_CACHE, console.print))
+
+
+def demo_corpus(config: Config) -> Config:
+    """The same configuration over the demo corpus, from which the demo policy is made whatever it is trained on."""
+    return dataclasses.replace(
+        config, corpus=dataclasses.replace(config.corpus, name=DEMO, source=None, limit=None, difficulties=[])
+    )
+
+
+def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of the policy at ``path``."""
+    return AutoTokenizer.from_pretrained(path)
+
+
+def load_model(config: Config, path: str) -> PreTrainedModel:
+    """The policy at ``path`` with its weights in ``model.weights_dtype``."""
+    return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.model.weights_dtype))
+
+
+def set_threads(config: Config) -> None:
+    """Bound torch's threads where the configuration does."""
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+
+
+def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
+    """TRL's arguments for ``config``; every value that matters is set, since TRL's defaults move."""
+    train, rollout, model = config.train, config.rollout, config.model
+    micro_batch, steps = accumulation(config, world_size)
+    return GRPOConfig(
+        output_dir=str(folder),
+        seed=config.seed,
+        max_steps=train.max_steps,
+        num_train_epochs=1,
+        per_device_train_batch_size=micro_batch,
+        gradient_accumulation_steps=steps,
+        steps_per_generation=steps,
+        num_iterations=1,
+        num_generations=train.candidates,
+        shuffle_dataset=False,
+        learning_rate=train.learning_rate,
+        lr_scheduler_type=train.lr_scheduler,
+        warmup_steps=round(train.warmup_ratio * train.max_steps),
+        optim="adamw_torch",
+        adam_beta1=train.adam_beta1,
+        adam_beta2=train.adam_beta2,
+        weight_decay=train.weight_decay,
+        max_grad_norm=train.max_grad_norm,
+        bf16=model.dtype == "bfloat16",
+        gradient_checkpointing=model.gradient_checkpointing,
+        use_cpu=train.use_cpu,
+        temperature=rollout.temperature,
+        top_p=rollout.top_p,
+        top_k=rollout.top_k,
+        loss_type=train.loss_type,
+        # Dr. GRPO's divisor. It caps nothing here: rollouts have their own budgets.
+        max_completion_length=train.loss_constant,
+        scale_rewards=train.scale_rewards,
+        epsilon=train.clip_low,
+        epsilon_high=train.clip_high,
+        beta=train.beta,
+        use_bias_correction_kl=False,
+        importance_sampling_level="token",
+        sync_ref_model=False,  # our own anchor does, and survives a resume
+        save_strategy="steps",
+        save_steps=train.save_updates,
+        save_total_limit=train.keep_checkpoints,
+        logging_steps=1,
+        report_to=train.log_to or "none",
+        run_name=config.name,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        ddp_find_unused_parameters=False,
+        ddp_backend="gloo" if train.use_cpu else None,
+    )
+
+
+def run(config: Config, resume: bool = False, console: Console | None = None) -> FinishedRun:
+    """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
+    console = console or Console()
+    set_threads(config)
+    corpus = open_corpus(config, config.corpus.split)
+    checkpoint = prepare_folder(config, resume)
+    folder = run_folder(config)
+    path = policy_path(config, console)
+    tokenizer = load_tokenizer(path)
+    experiment = make_experiment(config, folder, corpus, tokenizer)
+    trainer = SqlGRPOTrainer(
+        experiment,
+        model=load_model(config, path),
+        args=grpo_config(config, folder, int(os.environ.get("WORLD_SIZE", "1"))),
+        processing_class=tokenizer,
+        callbacks=[ProgressLog(folder, console)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    if checkpoint is not None:
+        console.print(f"resuming from {checkpoint}")
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    return FinishedRun(folder, trainer)
