@@ -1,0 +1,62 @@
+"""``python -m train CONFIG... [section.key=value ...] [--dry-run] [--resume]``: train as the configuration says.
+
+Files are merged left to right, overrides last. ``--dry-run`` prints the plan and loads no model.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from corpus import CorpusError
+from train.config_check import ConfigError
+from train.config_docs import keys_markdown
+from train.config_load import load_config, to_yaml
+from train.plan import print_plan
+from train.shape import batch_shape
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; a wrong configuration or corpus is one sentence on stderr and exit status 2."""
+    options = _parser().parse_intermixed_args(arguments)
+    try:
+        return _run(options)
+    except (ConfigError, CorpusError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.keys:
+        print(keys_markdown(), end="")
+        return 0
+    files = [text for text in options.inputs if "=" not in text or Path(text).is_file()]
+    config = load_config(files, [text for text in options.inputs if text not in files])
+    if not files:
+        raise ConfigError("no config file given; start from configs/recipe.yaml or configs/demo.yaml")
+    batch_shape(config, int(os.environ.get("WORLD_SIZE", "1")))
+    console = Console(quiet=os.environ.get("RANK", "0") != "0")
+    console.print(to_yaml(config), markup=False, highlight=False)
+    if options.dry_run:
+        print_plan(config, console)
+        return 0
+    # Late, so that a plan and every error above come without torch.
+    from train.run import run
+
+    run(config, resume=options.resume)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
+    parser.add_argument("inputs", nargs="*", metavar="CONFIG | section.key=value", help="YAML files, then overrides")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the run's folder")
+    parser.add_argument("--keys", action="store_true", help="print every key with its default, source and meaning")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""The plan of a run, printed by ``--dry-run`` without loading torch or a model: shapes, schedules, anchors, memory."""
+
+import os
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+
+from corpus import open_prepared
+from corpus.prepared import MARKER
+from curriculum import MixtureSchedule, gate_probability
+from curriculum.buckets import NAMES
+from train.config import Config
+from train.config_check import ConfigError
+from train.data import prepared_folder
+from train.memory import GIB, QWEN35_2B, checkpoint_bytes, memory_parts
+from train.schedule import anchors, learning_rate, turning_points
+from train.shape import batch_shape, check_corpus_size
+
+WORLD_SIZES = (1, 2, 3, 4, 6, 8, 9)
+# (heading, ZeRO stage, GPUs): what of the memory is shared out among how many
+SHARDINGS = (
+    ("any, DDP", 0, 1),
+    ("3, ZeRO-2", 2, 3),
+    ("8, ZeRO-2", 2, 8),
+    ("3, ZeRO-3/FSDP2", 3, 3),
+    ("8, ZeRO-3/FSDP2", 3, 8),
+)
+CARD_GIB = 79.6  # what an 80 GB H100 reports
+
+
+def print_plan(config: Config, console: Console) -> None:
+    """Print everything that can be known before a model is loaded.
+
+    Raises ConfigError where the processes of this very launch (``WORLD_SIZE``) cannot share out a batch.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    batch_shape(config, started)
+    console.print(totals(config))
+    console.print(corpus_text(config))
+    console.print(shape_table(config, sorted({*WORLD_SIZES, started})))
+    console.print(schedule_table(config))
+    console.print(anchor_text(config))
+    console.print(memory_table(config, batch_shape(config, started).micro_batch))
+
+
+def natural_shares(config: Config) -> tuple[float, ...]:
+    """Shares of the length buckets in the corpus as the percentiles cut it; equal lengths at a cut can shift them."""
+    cuts = [0, *config.curriculum.percentiles, 100]
+    return tuple((high - low) / 100 for low, high in zip(cuts, cuts[1:], strict=False))
+
+
+def mixture_schedule(config: Config) -> MixtureSchedule:
+    """The run's mixture schedule over the nominal natural shares."""
+    curriculum = config.curriculum
+    return MixtureSchedule(
+        curriculum.warmup_updates,
+        curriculum.ramp_updates,
+        tuple(curriculum.start),
+        tuple(curriculum.end),
+        curriculum.strength,
+        natural_shares(config),
+    )
+
+
+def corpus_text(config: Config) -> str:
+    """Where the prepared questions lie and how many there are; ConfigError where they are fewer than an update takes."""
+    name, source, split = config.corpus.name, config.corpus.source, config.corpus.split
+    folder = prepared_folder(config, split)
+    if (folder / MARKER).exists():
+        questions = len(open_prepared(folder))
+        check_corpus_size(config, questions, str(folder))
+        return f"corpus: {questions:,} questions in {folder}"
+    if source is not None or name == "demo":
+        return f"corpus: {folder} is not there yet; the run prepares it from {source or 'the generator'}"
+    return (
+        f"corpus: {folder} is not there yet; prepare it first:\n"
+        f"  python -m corpus prepare --corpus {name} --source PATH --split {split} --out {folder}"
+    )
+
+
+def totals(config: Config) -> Table:
+    """What the run adds up to."""
+    train, rollout = config.train, config.rollout
+    episodes = train.questions_per_update * train.candidates
+    most = episodes * rollout.max_episode_tokens
+    table = Table(title=f"run {config.name}: {config.model.path} on {config.corpus.name}", show_header=False)
+    for row in (
+        ("updates", f"{train.max_steps:,}"),
+        ("batch", f"{train.questions_per_update} questions x {train.candidates} candidates = {episodes} episodes"),
+        ("episodes in all", f"{episodes * train.max_steps:,}"),
+        ("questions drawn", f"{train.questions_per_update * train.max_steps:,}"),
+        ("tokens an update", f"at most {most:,} (every episode at its budget of {rollout.max_episode_tokens:,})"),
+        ("tokens in all", f"at most {most * train.max_steps / 1e9:,.2f} billion"),
+        ("tables a database", f"{config.sampler.min_tables} to {config.sampler.max_tables}, uniform"),
+        ("turns", f"{config.env.tool_turns} with tools, then 1 final"),
+        (
+            "evaluation",
+            f"{config.evaluate.questions} questions of {config.evaluate.split}, tables {config.evaluate.tables}",
+        ),
+        ("run folder", f"{config.output}/{config.name}"),
+    ):
+        table.add_row(*row)
+    return table
+
+
+def shape_table(config: Config, world_sizes: Iterable[int]) -> Table:
+    """The batch by number of processes; a number that does not divide the batch says so."""
+    table = Table(title="batch shape by number of processes (GPUs)")
+    for column in ("processes", "episodes a rank", "micro-batch", "passes an update", "groups a rank", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    for world_size in world_sizes:
+        try:
+            shape = batch_shape(config, world_size)
+        except ConfigError:
+            episodes = config.train.questions_per_update * config.train.candidates
+            table.add_row(
+                str(world_size), "–", "–", "–", "–", f"cannot start: {episodes} does not divide by {world_size}"
+            )
+            continue
+        table.add_row(
+            str(world_size),
+            str(shape.per_rank),
+            str(shape.micro_batch),
+            str(shape.accumulation),
+            f"{shape.groups:g}",
+            "groups straddle ranks" if shape.straddles else "",
+        )
+    return table
+
+
+def schedule_table(config: Config) -> Table:
+    """Learning rate, gate and mixture at the updates where a schedule bends, with the questions expected a bucket."""
+    curriculum, schedule = config.curriculum, mixture_schedule(config)
+    table = Table(title=f"schedules (curriculum strength {curriculum.strength:g})")
+    for column in ("update", "learning rate", "gate closed", *(f"{name} (questions)" for name in NAMES)):
+        table.add_column(column, justify="right")
+    for update in turning_points(config):
+        gate = gate_probability(update, curriculum.gate_start, curriculum.gate_updates)
+        shares = schedule.mixture(update)
+        table.add_row(
+            f"{update:,}",
+            f"{learning_rate(config, update):.2e}",
+            f"{gate:.2f}",
+            *(f"{share:.3f} ({share * config.train.questions_per_update:.1f})" for share in shares),
+        )
+    return table
+
+
+def anchor_text(config: Config) -> str:
+    """When the reference is re-anchored and the run is saved."""
+    points, train = anchors(config), config.train
+    if train.beta == 0:
+        reference = "reference: none (train.beta is 0)"
+    elif not points:
+        reference = "reference: the initial policy, never re-anchored"
+    else:
+        listed = ", ".join(f"{point:,}" for point in points)
+        reference = f"reference: re-anchored {len(points)} times, after {listed} updates"
+    written = -(-train.max_steps // train.save_updates)
+    return (
+        f"{reference}\ncheckpoints: {written}, one every {train.save_updates} updates and at the end; "
+        f"the newest {train.keep_checkpoints} are kept"
+    )
+
+
+def memory_table(config: Config, micro_batch: int) -> Table:
+    """GiB a GPU by part and by way of sharing, for the shape of Qwen3.5-2B at the longest episodes."""
+    rollout, shape = config.rollout, QWEN35_2B
+    table = Table(
+        title=f"estimated GiB a GPU for {shape.name}, {micro_batch} x {rollout.max_episode_tokens:,} tokens a pass",
+        caption=f"tokens = {micro_batch} x {rollout.max_episode_tokens:,}, text = {shape.text:,}, "
+        f"vision = {shape.vision:,}, layers = {shape.layers}, hidden = {shape.hidden:,}, intermediate = {shape.intermediate:,}, "
+        f"vocabulary = {shape.vocabulary:,}; sizes in bytes. An estimate, not a measurement; an 80 GB card has "
+        f"{CARD_GIB} GiB. One checkpoint takes about {checkpoint_bytes(config) / GIB:.0f} GiB on disk.",
+    )
+    table.add_column("part")
+    table.add_column("formula")
+    for heading, _, _ in SHARDINGS:
+        table.add_column(f"GPUs: {heading}", justify="right")
+    parts = memory_parts(config, micro_batch)
+    columns = [[part.on_rank(stage, gpus) / GIB for part in parts] for _, stage, gpus in SHARDINGS]
+    for row, part in enumerate(parts):
+        table.add_row(part.name, part.formula, *(f"{column[row]:.1f}" for column in columns))
+    engine = CARD_GIB * rollout.vllm_memory_share if rollout.backend == "vllm_colocate" else 0.0
+    if engine:
+        table.add_row("colocated vLLM", f"{rollout.vllm_memory_share:g} x card", *(f"{engine:.1f}" for _ in columns))
+    table.add_section()
+    table.add_row("sum", "", *(f"{sum(column) + engine:.1f}" for column in columns))
+    return table
