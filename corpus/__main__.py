@@ -4,8 +4,11 @@ import argparse
 import sys
 
 from corpus.errors import CorpusError
+from corpus.inspection import print_report
 from corpus.prepare import prepare
+from corpus.prepared import PreparedCorpus, open_prepared
 from corpus.sources import NAMES
+from curriculum import Buckets, masked_length  # only here: the package itself knows nothing of what uses it
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,6 +36,23 @@ def _prepare(options: argparse.Namespace) -> None:
     print(f"{len(corpus):,} questions of {corpus.name} ({corpus.split}) are ready in {corpus.directory}")
 
 
+def _inspect(options: argparse.Namespace) -> None:
+    corpus = open_prepared(options.directory)
+    print_report(corpus, _lengths(corpus))
+
+
+def _lengths(corpus: PreparedCorpus) -> list[tuple[str, ...]]:
+    """(bucket, longest masked SQL, questions, share) of the curriculum's buckets."""
+    lengths = [masked_length(sql) for sql in corpus.gold_sqls()]
+    buckets = Buckets.from_lengths(lengths)
+    longest = (*(f"{bound:g}" for bound in buckets.bounds), str(max(lengths)))
+    counts = [len(members) for members in buckets.members]
+    return [
+        (name, bound, f"{count:,}", f"{count / len(lengths):.1%}")
+        for name, bound, count in zip(buckets.names, longest, counts, strict=True)
+    ]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m corpus", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -46,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 5 for train, 30 otherwise)")
     one.add_argument("--seed", type=int, default=42, help="of the generated demo corpus")
     one.set_defaults(command=_prepare)
+    other = commands.add_parser("inspect", help="print the figures of a prepared corpus")
+    other.add_argument("directory", metavar="DIR", help="a prepared folder")
+    other.set_defaults(command=_inspect)
     return parser
 
 

@@ -85,6 +85,8 @@ def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, 
     try:
         _require_same(staging.state("key") or key, key, out)
         staging.set_state("key", key)
+        for leftover in (out / "databases").glob(".*.new*"):  # of a worker that was killed while it built
+            leftover.unlink()
         with Progress(progress) as bar:
             if not staging.state("read"):
                 staging.read(bar.reading(islice(source.questions(), limit)))
