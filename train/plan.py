@@ -64,7 +64,7 @@ def mixture_schedule(config: Config) -> MixtureSchedule:
 
 
 def corpus_text(config: Config) -> str:
-    """Where the prepared questions lie and how many there are; ConfigError where they are fewer than an update takes."""
+    """Where the prepared questions lie, and how many; ConfigError where they are fewer than an update takes."""
     name, source, split = config.corpus.name, config.corpus.source, config.corpus.split
     folder = prepared_folder(config, split)
     if (folder / MARKER).exists():
@@ -167,12 +167,20 @@ def anchor_text(config: Config) -> str:
 def memory_table(config: Config, micro_batch: int) -> Table:
     """GiB a GPU by part and by way of sharing, for the shape of Qwen3.5-2B at the longest episodes."""
     rollout, shape = config.rollout, QWEN35_2B
+    given = {
+        "text": shape.text,
+        "vision": shape.vision,
+        "layers": shape.layers,
+        "hidden": shape.hidden,
+        "intermediate": shape.intermediate,
+        "vocabulary": shape.vocabulary,
+    }
+    sizes = ", ".join(f"{name} = {value:,}" for name, value in given.items())
     table = Table(
         title=f"estimated GiB a GPU for {shape.name}, {micro_batch} x {rollout.max_episode_tokens:,} tokens a pass",
-        caption=f"tokens = {micro_batch} x {rollout.max_episode_tokens:,}, text = {shape.text:,}, "
-        f"vision = {shape.vision:,}, layers = {shape.layers}, hidden = {shape.hidden:,}, intermediate = {shape.intermediate:,}, "
-        f"vocabulary = {shape.vocabulary:,}; sizes in bytes. An estimate, not a measurement; an 80 GB card has "
-        f"{CARD_GIB} GiB. One checkpoint takes about {checkpoint_bytes(config) / GIB:.0f} GiB on disk.",
+        caption=f"tokens = {micro_batch} x {rollout.max_episode_tokens:,}, {sizes}; formulas in bytes. An estimate, "
+        f"not a measurement: an 80 GB card has {CARD_GIB} GiB. One checkpoint takes about "
+        f"{checkpoint_bytes(config) / GIB:.0f} GiB on disk.",
     )
     table.add_column("part")
     table.add_column("formula")

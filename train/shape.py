@@ -39,7 +39,8 @@ def batch_shape(config: Config, world_size: int) -> BatchShape:
         fitting = ", ".join(str(size) for size in range(1, episodes + 1) if episodes % size == 0)
         raise ConfigError(
             f"{train.questions_per_update} questions x {train.candidates} candidates = {episodes} episodes "
-            f"do not divide by {world_size} processes; start one of {fitting} processes, or change train.questions_per_update"
+            f"do not divide by {world_size} processes; start one of {fitting} processes, "
+            "or change train.questions_per_update"
         )
     per_rank = episodes // world_size
     micro_batch = max(size for size in range(1, min(train.micro_batch, per_rank) + 1) if per_rank % size == 0)

@@ -1,0 +1,147 @@
+"""The plan of a run: shapes, schedules, anchors, memory, and the command line up to where a model is loaded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.__main__ import main
+from train.config_check import ConfigError
+from train.config_load import load_config
+from train.memory import GIB, memory_parts
+from train.plan import natural_shares
+from train.schedule import anchors, learning_rate, turning_points, warmup_steps
+from train.shape import accumulation, batch_shape, check_corpus_size
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPE = ROOT / "configs" / "recipe.yaml"
+SQALE = ROOT / "configs" / "corpus" / "sqale.yaml"
+DEMO = ROOT / "configs" / "demo.yaml"
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 4, 16, 500])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6, 8, 9])
+def test_every_pass_of_every_rank_adds_up_to_the_batch(world_size: int, micro_batch: int) -> None:
+    config = load_config([RECIPE], [f"train.micro_batch={micro_batch}"])
+    size, passes = accumulation(config, world_size)
+    assert size * passes * world_size == 144
+    assert size <= micro_batch
+    shape = batch_shape(config, world_size)
+    assert shape.straddles == (world_size in (4, 8))
+    assert shape.groups * 8 == shape.per_rank
+
+
+def test_a_world_size_that_does_not_divide_names_those_that_do() -> None:
+    with pytest.raises(ConfigError, match=r"144 episodes do not divide by 5 processes; start one of 1, 2, 3, 4, 6"):
+        batch_shape(load_config([RECIPE]), 5)
+
+
+def test_a_corpus_smaller_than_an_update_says_what_to_set() -> None:
+    config = load_config([RECIPE])
+    check_corpus_size(config, 18, "data")
+    with pytest.raises(ConfigError, match=r"holds 3 questions, fewer than the 18 .* set train.questions_per_update=3"):
+        check_corpus_size(config, 3, "data")
+    with pytest.raises(ConfigError, match="holds no question; see its dropped.jsonl"):
+        check_corpus_size(config, 0, "data")
+
+
+@pytest.mark.parametrize("kind", ["cosine", "linear", "constant", "constant_with_warmup"])
+def test_learning_rate_is_that_of_transformers(kind: str) -> None:
+    import torch
+    from transformers import get_scheduler
+
+    config = load_config([RECIPE], ["train.max_steps=40", "train.warmup_ratio=0.1", f"train.lr_scheduler={kind}"])
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=config.train.learning_rate)
+    scheduler = get_scheduler(kind, optimizer, warmup_steps(config), config.train.max_steps)
+    for update in range(config.train.max_steps):
+        assert learning_rate(config, update) == pytest.approx(scheduler.get_last_lr()[0], rel=1e-9, abs=1e-18)
+        optimizer.step()
+        scheduler.step()
+
+
+def test_the_recipe_turns_where_the_paper_says() -> None:
+    config = load_config([RECIPE, SQALE])
+    assert turning_points(config) == [0, 40, 80, 400, 900, 1400, 1799]
+    assert list(anchors(config))[:2] == [111, 222]
+    assert len(anchors(config)) == 16
+    assert warmup_steps(config) == 90
+    assert natural_shares(config) == (0.5, 0.3, 0.15, 0.05)
+    assert list(anchors(load_config([RECIPE], ["train.anchor_updates=0"]))) == []
+
+
+def test_a_short_run_has_points_inside_it() -> None:
+    assert turning_points(load_config([RECIPE], ["train.max_steps=30"])) == [0, 29]
+    assert turning_points(load_config([RECIPE], ["train.max_steps=1"])) == [0]
+
+
+def total_gib(overrides: list[str], stage: int = 0, world_size: int = 1) -> float:
+    config = load_config([RECIPE], overrides)
+    return sum(part.on_rank(stage, world_size) for part in memory_parts(config, 1)) / GIB
+
+
+def test_memory_adds_up_by_hand() -> None:
+    text, vision, tokens = 1_881_825_088, 330_000_000, 12_288
+    weights, trained = (text + vision) * 4, text * 4
+    activations = 24 * tokens * 2048 * 2 + tokens * (8 * 2048 + 3 * 6144) * 2
+    head = 4096 * 32768 * 2 + 248_320 * 2048 * 4
+    by_hand = weights + trained + 2 * trained + activations + head + 2 * text + weights
+    assert total_gib([]) == pytest.approx(by_hand / GIB)
+
+
+def test_memory_falls_with_sharding_lora_and_without_reference() -> None:
+    plain, zero2, zero3 = total_gib([]), total_gib([], 2, 8), total_gib([], 3, 8)
+    assert plain > zero2 > zero3
+    assert total_gib(["model.lora_rank=16"]) < plain / 2
+    assert plain - total_gib(["train.beta=0"]) == pytest.approx(2_211_825_088 * 4 / GIB)
+    assert total_gib(["model.gradient_checkpointing=false"]) > plain
+
+
+def test_dry_run_prints_the_plan_without_torch() -> None:
+    program = (
+        "import sys; from train.__main__ import main; code = main(sys.argv[1:]); "
+        "print('loaded', sorted({'torch', 'transformers', 'trl'} & set(sys.modules)), code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(RECIPE), str(SQALE), "--dry-run"],
+        cwd=ROOT,
+        env={"COLUMNS": "160", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "loaded [] 0"
+    for word in ("259,200", "groups straddle ranks", "8.89e-06", "1,799", "re-anchored 16 times", "AdamW", "12,288"):
+        assert word in done.stdout, word
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([str(DEMO), "train.max_steps=none"], "train.max_steps must be int"),
+        ([], "no config file given"),
+        ([str(DEMO), "configs/other.yaml"], "no config file at configs/other.yaml"),
+        ([str(DEMO), "corpus.name=jsonl", "corpus.source=/nowhere"], "/nowhere"),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*arguments, f"output={tmp_path}", f"corpus.prepared={tmp_path}/prepared"]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and words in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_launch_that_does_not_divide_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "7")
+    assert main([str(RECIPE), "--dry-run"]) == 2
+    assert "do not divide by 7 processes" in capsys.readouterr().err
+
+
+def test_overrides_may_stand_after_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(DEMO), "--dry-run", "train.max_steps=12"]) == 0
+    assert "max_steps: 12" in capsys.readouterr().out
