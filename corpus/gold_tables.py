@@ -1,6 +1,7 @@
 """Which base tables a gold query reads, by sqlglot; the caller falls back to SQLite's authorizer."""
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -21,8 +22,9 @@ def gold_tables(sql: str, tables: Iterable[str]) -> tuple[str, ...]:
     return tuple(table for table in tables if fold(table) in named)
 
 
+@lru_cache(maxsize=4)  # each gold is looked at from several sides in a row
 def parse(sql: str) -> exp.Expr:
-    """The syntax tree of one statement. Raises UnparsedSql."""
+    """The syntax tree of one statement, shared: copy it before a change. Raises UnparsedSql."""
     try:
         statements = [tree for tree in sqlglot.parse(sql, dialect="sqlite") if tree is not None]
     except (sqlglot.errors.SqlglotError, RecursionError) as error:

@@ -2,8 +2,8 @@
 
 Such a gold cannot be matched reliably by a right answer. A query is run again under circumstances that a
 correct one does not notice: ``PRAGMA reverse_unordered_selects``; the same rows stored in reverse order (which
-also turns ties that ORDER BY … LIMIT cuts, window functions, group_concat and bare columns of a group); two
-other clocks; several runs, where it calls RANDOM(). The first difference names the cause.
+also turns window functions, group_concat and bare columns of a group); ties of ORDER BY broken one way and the
+other; two other clocks; several runs, where it calls RANDOM(). The first difference names the cause.
 """
 
 import math
@@ -19,6 +19,7 @@ from corpus.clocks import CLOCK_FUNCTIONS, set_clock
 from corpus.execution import QueryError, Touched, connect, run
 from corpus.gold import GoldDatabase, quote_name
 from corpus.gold_tables import fold, is_ordered
+from corpus.ties import tie_variants
 
 RANDOM_FUNCTIONS = frozenset({"random", "randomblob"})
 CONCAT_FUNCTIONS = frozenset({"group_concat", "string_agg", "json_group_array", "json_group_object"})
@@ -53,7 +54,20 @@ class Probes:
                 again = run(connection, sql, deadline)[0]
                 if not same_rows(rows, again, ordered):
                     return kind or _order_cause(words, touched, tie=ordered and same_rows(rows, again, False))
+        with suppress(QueryError):
+            return self._tie_cause(sql, rows, ordered, deadline)
         return ""
+
+    def _tie_cause(self, sql: str, rows: list[tuple], ordered: bool, deadline: float) -> str:
+        variants = tie_variants(sql, len(rows[0])) if rows else None
+        if variants is None:
+            return ""
+        rising, falling = (run(self._database.connection, text, deadline)[0] for text in variants[1:])
+        if same_rows(rising, falling, ordered):
+            return ""
+        if not same_rows(rows, run(self._database.connection, variants[0], deadline)[0], ordered):
+            return ""  # sqlglot's text means something else, so its variants prove nothing
+        return reasons.TIE_ORDER if ordered and same_rows(rising, falling, False) else reasons.LIMIT_TIES
 
     def _circumstances(self, touched: Touched, tables: tuple[str, ...]) -> Iterator[tuple[str, sqlite3.Connection]]:
         """Pairs of the cause that a difference proves (empty: order) and the connection to run on."""
