@@ -17,7 +17,7 @@ class Limits:
     seconds: float = 5.0  # wall time of the query itself, waiting for a free worker not counted
     rows: int = 10_000  # rows fetched
     length: int = 1_000_000  # one string, blob or sorted row
-    sql_length: int = 100_000  # the statement's own text
+    sql_length: int = 1_000_000  # the statement's own text
     depth: int = 1_000  # nesting of one expression (a chain of n ORs has depth n)
     like_pattern: int = 5_000  # LIKE and GLOB take time quadratic in the pattern
     instructions: int = 5_000_000  # of the compiled statement; stops statements that explode while they are compiled

@@ -16,18 +16,22 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict, deque
+from dataclasses import dataclass
 from pathlib import Path
 
-from env.limits import Limits, SqlError
+from env.limits import Kind, Limits, SqlError
 from env.query import timeout_text
 from env.wire import receive, send
 
 # A worker stops a query itself at the limit; this much later it is ended, whatever it is doing.
 GRACE_SECONDS = 0.4
-# Longer than a queue of ordinary queries (0.2 ms each) takes, shorter than anyone notices.
+# Waiting behind other queries (0.1 ms each): first for the home worker, whose connection is warm, then for an idle home
+# of others, then for anything. Opening a connection elsewhere costs about 1 ms.
+SHORT_PATIENCE_SECONDS = 0.002
 PATIENCE_SECONDS = 0.02
 START_SECONDS = 60.0
 CONNECTIONS = 128  # a worker's open connections; the one unused longest is closed first
+GOLDEN = 0.6180339887498949  # multiples of it spread evenly, also every second or third key alone
 HOMES = 16  # no more than this many, however many cores: a single process' threads cannot keep more busy
 
 # The parent's package is not imported whole: the worker needs four small files of it, and must not pay for the rest.
@@ -46,7 +50,7 @@ class Worker:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, str(Path(__file__).parent)],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={"MALLOC_ARENA_MAX": "1"} | {name: os.environ[name] for name in KEEP if name in os.environ},
                 start_new_session=True,  # Ctrl-C is the parent's to handle
@@ -123,10 +127,19 @@ class Slot:
         keys = self.take_closing() if self.closing else ()
         if keys and self.worker is not None:
             try:
-                send(self.worker.descriptor, marshal.dumps((keys, None, None, None, 0)))
+                send(self.worker.descriptor, marshal.dumps((keys, None, None)))
             except OSError:
                 self.worker.end()
                 self.worker = None
+
+
+@dataclass(frozen=True)
+class Client:
+    """Whose connections they are: one sandbox' key, the database as an SQLite URI, the limits of its queries."""
+
+    key: int
+    uri: str
+    limits: Limits
 
 
 class WorkerPool:
@@ -151,9 +164,9 @@ class WorkerPool:
         self._spare_lock = threading.Lock()
         self.closed = False
 
-    def new_key(self) -> int:
-        """A number for one sandbox: connections are kept by it, so two sandboxes never share one."""
-        return next(self._keys)
+    def client(self, uri: str, limits: Limits) -> Client:
+        """A name for one sandbox' connections: two sandboxes never share one, also on the same file."""
+        return Client(next(self._keys), uri, limits)
 
     @property
     def pids(self) -> list[int]:
@@ -161,69 +174,74 @@ class WorkerPool:
         workers = [slot.worker for slot in self._slots] + [self._spare]
         return [worker.process.pid for worker in workers if worker is not None]
 
-    def run(self, key: int, uri: str, limits: Limits, sql: str, cap: int) -> tuple:
+    def run(self, client: Client, sql: str, cap: int, partial: bool) -> tuple:
         """Run one statement: (columns, tables, (truncated, chunks of marshalled rows)).
 
-        Raises SqlError for the statement, RuntimeError when the pool is closed or no worker starts.
+        More than ``cap`` rows are cut off where ``partial``, else an error. Raises SqlError for the statement,
+        RuntimeError when the pool is closed or no worker starts.
         """
-        slot = self._acquire(key)
+        slot = self._acquire(client.key)
         try:
-            reply = self._ask(slot, key, uri, limits, sql, cap)
+            kind, first, second, third = self._ask(slot, client, (client.key, sql, cap, partial))
         finally:
             slot.release()
-        kind, first, second, third = reply
         if kind:
             raise SqlError(kind, first)
         return first, second, third
 
     def _acquire(self, key: int) -> Slot:
         """A slot whose lock we hold: the home's, or after a moment any that is free."""
-        home = self._slots[key % self.homes]
-        if home.lock.acquire(timeout=PATIENCE_SECONDS):
+        homes = self._slots[: self.homes]
+        home = homes[int(key * GOLDEN % 1 * self.homes)]
+        if home.lock.acquire(timeout=SHORT_PATIENCE_SECONDS):
             return home
-        while True:
-            for slot in sorted(self._slots, key=lambda slot: preference(slot, key)):
-                if slot.lock.acquire(blocking=False):
-                    return slot
-            if home.lock.acquire(timeout=PATIENCE_SECONDS):
+        slot = take_free(homes, key)
+        if slot is None and home.lock.acquire(timeout=PATIENCE_SECONDS):
+            return home
+        while slot is None:
+            slot = take_free(self._slots, key)
+            if slot is None and home.lock.acquire(timeout=PATIENCE_SECONDS):
                 return home
+        return slot
 
-    def _ask(self, slot: Slot, key: int, uri: str, limits: Limits, sql: str, cap: int) -> tuple:
+    def _ask(self, slot: Slot, client: Client, query: tuple) -> tuple:
         sent = False
         while not sent:
             worker = slot.worker = slot.worker or self._new_worker()
             try:
                 worker.wait_ready()
-                worker.set_timeout(limits.seconds + GRACE_SECONDS)
-                send(worker.descriptor, self._request(slot, worker, key, uri, limits, sql, cap))
+                worker.set_timeout(client.limits.seconds + GRACE_SECONDS)
+                send(worker.descriptor, self._request(slot, worker, client, query))
                 sent = True
             except (BrokenPipeError, ConnectionResetError):
                 self._end(slot)  # it was ended from outside while idle: the next one has the query to itself
             except BaseException:
                 self._end(slot)
                 raise
-        return self._answer(slot, worker, key, limits)
+        return self._answer(slot, worker, client)
 
-    def _request(self, slot: Slot, worker: Worker, key: int, uri: str, limits: Limits, sql: str, cap: int) -> bytes:
+    def _request(self, slot: Slot, worker: Worker, client: Client, query: tuple) -> bytes:
         closing = slot.take_closing() if slot.closing else ()
         opening = None
-        if key in worker.opened:
-            worker.opened.move_to_end(key)
+        if client.key in worker.opened:
+            worker.opened.move_to_end(client.key)
         else:
             if len(worker.opened) >= CONNECTIONS:
                 closing += (worker.opened.popitem(last=False)[0],)
-            worker.opened[key] = None
-            opening = (uri, vars(limits))
-        return marshal.dumps((closing, opening, key, sql, cap))
+            worker.opened[client.key] = None
+            opening = (client.uri, vars(client.limits))
+        return marshal.dumps((closing, opening, query))
 
-    def _answer(self, slot: Slot, worker: Worker, key: int, limits: Limits) -> tuple:
+    def _answer(self, slot: Slot, worker: Worker, client: Client) -> tuple:
         try:
             *reply, connected, recycle = marshal.loads(receive(worker.descriptor))
         except BlockingIOError:
             self._end(slot)
-            return "timeout", timeout_text(limits.seconds), None, None
+            return "timeout", timeout_text(client.limits.seconds), None, None
         except (EOFError, ConnectionError):
             self._end(slot)
+            if self.closed:
+                raise RuntimeError("this worker pool was closed while the query ran") from None
             return (*death(worker.process.returncode), None, None)
         except BaseException:
             self._end(slot)  # its answer would be taken for the next query's
@@ -231,7 +249,7 @@ class WorkerPool:
         if recycle:
             self._end(slot)
         elif not connected:
-            worker.opened.pop(key, None)
+            worker.opened.pop(client.key, None)
         return tuple(reply)
 
     def _new_worker(self) -> Worker:
@@ -255,12 +273,12 @@ class WorkerPool:
             slot.worker.end()
         slot.worker = None
 
-    def forget(self, key: int) -> None:
+    def forget(self, client: Client) -> None:
         """Close a sandbox' connections: now where the worker is idle, else after its query. Never waits."""
         for slot in self._slots:
             worker = slot.worker
-            if worker is not None and key in worker.opened:
-                slot.closing.append(key)
+            if worker is not None and client.key in worker.opened:
+                slot.closing.append(client.key)
                 if slot.lock.acquire(blocking=False):
                     slot.release()
 
@@ -299,7 +317,15 @@ def preference(slot: Slot, key: int) -> int:
     return 0 if key in worker.opened else 1
 
 
-def death(code: int) -> tuple[str, str]:
+def take_free(slots: list[Slot], key: int) -> Slot | None:
+    """One of the slots, locked, without waiting; None where all are taken."""
+    for slot in sorted(slots, key=lambda slot: preference(slot, key)):
+        if slot.lock.acquire(blocking=False):
+            return slot
+    return None
+
+
+def death(code: int) -> tuple[Kind, str]:
     """Kind and message for a process that ended under a query; the kernel kills with 9 for lack of memory."""
     if code == -9:
         return "memory", "out of memory"
@@ -325,6 +351,8 @@ def _close_all() -> None:
 
 
 def _after_fork() -> None:
+    global _default_lock
+    _default_lock = threading.Lock()
     for pool in list(_pools):
         pool._abandon()
 

@@ -6,6 +6,7 @@ Runs in the worker process. Nothing here ends a call that SQLite itself never le
 import marshal
 import sqlite3
 from time import monotonic
+from typing import Any
 
 from env.authorizer import DENIED, authorizer, fold
 
@@ -21,10 +22,14 @@ Reply = tuple[str, object, object, object]
 NO_ROWS = "only statements that return rows are allowed"
 
 
+class Refused(Exception):
+    """What we refuse ourselves; its arguments are kind and message."""
+
+
 class Connection:
     """A read-only connection to one database file, with its limits, its deadline and the tables it may read."""
 
-    def __init__(self, uri: str, limits: dict[str, float]) -> None:
+    def __init__(self, uri: str, limits: dict[str, Any]) -> None:
         self.limits = limits
         self.deadline = float("inf")
         self.reads: set[str] = set()
@@ -83,57 +88,71 @@ class Connection:
     def _overdue(self) -> bool:
         return monotonic() > self.deadline
 
-    def run(self, sql: str, cap: int) -> Reply:
-        """("", columns, tables, (truncated, chunks of marshalled rows)), or (kind, message, None, None)."""
+    def run(self, sql: str, cap: int, partial: bool) -> Reply:
+        """("", columns, tables, (truncated, chunks of marshalled rows)), or (kind, message, None, None).
+
+        More than ``cap`` rows are cut off where ``partial``, else an error.
+        """
         self.reads.clear()
         self.deadline = monotonic() + self.limits["seconds"]
         try:
-            return self._run(sql, cap)
+            return self._run(sql, cap, partial)
+        except Refused as refused:
+            return (*refused.args, None, None)
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError) as error:
             kind, message = verdict(error, self.limits["seconds"])
             if DENIED in self.reads:  # seldom SQLite's words for it, e.g. "vtable constructor failed"
                 kind, message = "denied", message if "authoriz" in message else "not authorized"
             return kind, message, None, None
 
-    def _run(self, sql: str, cap: int) -> Reply:
+    def _run(self, sql: str, cap: int, partial: bool) -> Reply:
         try:
-            return self._fetch(sql, cap)
+            return self._fetch(sql, cap, partial)
         except sqlite3.OperationalError as error:
             # Decoding by a Python function costs 0.1 µs a cell, so only databases that need it get it.
             if self.sqlite.text_factory is not str or not str(error).startswith("Could not decode to UTF-8"):
                 raise
             self.sqlite.text_factory = decode
-            return self._fetch(sql, cap)
+            return self._fetch(sql, cap, partial)
         except (sqlite3.Warning, sqlite3.ProgrammingError) as error:
             single = first_statement(sql) if "one statement at a time" in str(error) else None
             if single is None:
                 raise
-            return self._fetch(single, cap)
+            return self._fetch(single, cap, partial)
 
-    def _fetch(self, sql: str, cap: int) -> Reply:
+    def _fetch(self, sql: str, cap: int, partial: bool) -> Reply:
         cursor = self.sqlite.execute(sql)
         if cursor.description is None:
-            empty = skip_blank(sql, 0) == len(sql)
-            return ("syntax", "empty statement", None, None) if empty else ("denied", NO_ROWS, None, None)
+            raise Refused(*(("syntax", "empty statement") if skip_blank(sql, 0) == len(sql) else ("denied", NO_ROWS)))
+        columns = tuple(column[0] for column in cursor.description)
+        try:
+            more, chunks = self._chunks(cursor, cap)
+        finally:
+            cursor.close()
+        if more and not partial:
+            raise Refused("rows", f"the result has more than {cap} rows")
+        return "", columns, self._tables_read(), (more, chunks)
+
+    def _chunks(self, cursor: sqlite3.Cursor, cap: int) -> tuple[bool, list[bytes]]:
+        """Are there more than ``cap`` rows, and those up to it, marshalled part by part to see their size grow."""
         chunks: list[bytes] = []
         size, room = 0, cap + 1
         while room:
             wanted = min(ROWS, room)
             rows = cursor.fetchmany(wanted)
             room -= len(rows)
+            last = len(rows) < wanted
             if not room:
                 rows.pop()
             chunks.append(marshal.dumps(rows))
             size += len(chunks[-1])
             if size > self.limits["result_mb"] * 1e6:
-                return ("memory", f"the result is larger than {self.limits['result_mb']} MB", None, None)
-            if len(rows) < wanted:
+                raise Refused("memory", f"the result is larger than {self.limits['result_mb']:g} MB")
+            if last:
                 break
             if self._overdue():
-                return ("timeout", timeout_text(self.limits["seconds"]), None, None)
-        cursor.close()
-        columns = tuple(column[0] for column in cursor.description)
-        return ("", columns, self._tables_read(), (not room, chunks))
+                raise Refused("timeout", timeout_text(self.limits["seconds"]))
+        return not room, chunks
 
     def _tables_read(self) -> tuple[str, ...]:
         tables = self.tables

@@ -35,8 +35,7 @@ class Sandbox:
             raise FileNotFoundError(f"no database file at {self.database}: pass the path of an SQLite file")
         self.limits = limits or Limits()
         self._pool = pool or default_pool()
-        self._key = self._pool.new_key()
-        self._uri = read_only_uri(self.database)
+        self._client = self._pool.client(read_only_uri(self.database), self.limits)
         self._closed = False
 
     def execute(self, sql: str, max_rows: int | None = None) -> QueryResult:
@@ -45,14 +44,14 @@ class Sandbox:
         ``max_rows`` None: all rows; more than ``limits.rows`` raise SqlError("rows"). A number: at most so many rows,
         and ``truncated`` says whether there are more. Raises SqlError for whatever the statement does wrong.
         """
+        if not isinstance(sql, str):
+            raise TypeError(f"a query is a str, not {type(sql).__name__}")
         if self._closed:
             raise RuntimeError(f"this sandbox on {self.database} is closed")
         if max_rows is not None and max_rows < 0:
             raise ValueError(f"max_rows is {max_rows}: it must be 0 or more, or None for all rows")
         cap = self.limits.rows if max_rows is None else min(max_rows, self.limits.rows)
-        columns, tables, (truncated, chunks) = self._pool.run(self._key, self._uri, self.limits, sql, cap)
-        if truncated and max_rows is None:
-            raise SqlError("rows", f"the result has more than {cap} rows")
+        columns, tables, (truncated, chunks) = self._pool.run(self._client, sql, cap, max_rows is not None)
         rows = marshal.loads(chunks[0])
         for chunk in chunks[1:]:
             rows += marshal.loads(chunk)
@@ -67,7 +66,7 @@ class Sandbox:
         """Close this sandbox' connections in the workers. Closing twice does nothing."""
         if not self._closed:
             self._closed = True
-            self._pool.forget(self._key)
+            self._pool.forget(self._client)
 
     def __enter__(self) -> "Sandbox":
         return self

@@ -3,7 +3,6 @@
 import os
 
 HEADER = 4
-CHUNK = 1 << 16
 
 
 def send(descriptor: int, payload: bytes) -> None:
@@ -15,22 +14,21 @@ def send(descriptor: int, payload: bytes) -> None:
 
 
 def receive(descriptor: int) -> bytes:
-    """Read one message. Raises EOFError where the other side is gone, BlockingIOError where the socket's time-out ends.
+    """Read one message. Raises EOFError where the other side is gone, BlockingIOError at the socket's time-out."""
+    size = int.from_bytes(read(descriptor, HEADER), "little")
+    return read(descriptor, size)
 
-    Each side asks and answers in turn, so that a read never meets the start of a second message.
-    """
-    data = os.read(descriptor, CHUNK)
-    if len(data) < HEADER:
-        raise EOFError("the other side closed the socket")
-    size = HEADER + int.from_bytes(data[:HEADER], "little")
+
+def read(descriptor: int, size: int) -> bytes:
+    """Exactly ``size`` bytes: one message may wait behind another."""
+    data = os.read(descriptor, size)
     if len(data) == size:
-        return data[HEADER:]
-    parts = [data[HEADER:]]
+        return data
+    parts = [data]
     missing = size - len(data)
     while missing:
-        part = os.read(descriptor, min(missing, 1 << 20))
-        if not part:
-            raise EOFError("the other side closed the socket in the middle of a message")
-        parts.append(part)
-        missing -= len(part)
+        if not parts[-1]:
+            raise EOFError("the other side closed the socket")
+        parts.append(os.read(descriptor, missing))
+        missing -= len(parts[-1])
     return b"".join(parts)

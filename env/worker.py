@@ -10,12 +10,14 @@ import os
 import resource
 import select
 import sqlite3
+from contextlib import suppress
 
 from env.query import Connection, verdict
 from env.wire import receive, send
 
 SOCKET = 0
 MB = 1 << 20
+NO_MEMORY = ("memory", "out of memory", None, None)
 
 
 def main() -> None:
@@ -24,22 +26,21 @@ def main() -> None:
     _thread.stack_size(256 * 1024)
     _thread.start_new_thread(end_with_parent, ())
     send(SOCKET, b"ready")
-    connections: dict[int, Connection] = {}
+    holder = Holder()
     while True:
         try:
-            request = receive(SOCKET)
+            closing, opening, query = marshal.loads(receive(SOCKET))
         except (EOFError, ConnectionError):
             os._exit(0)
-        closing, opening, key, sql, cap = marshal.loads(request)
-        for old in closing:
-            connections.pop(old).sqlite.close()
-        if key is None:
-            continue
-        answer(connections, opening, key, sql, cap)
+        holder.close(closing)
+        if query is not None:
+            holder.answer(opening, *query)
 
 
 def confine() -> None:
-    """No core dumps, no byte written to any file, no working directory of the trainer's."""
+    """No core dumps, no byte written to any file, not the trainer's working directory, first to go when memory ends."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     os.chdir("/")
@@ -53,29 +54,43 @@ def end_with_parent() -> None:
     os._exit(0)
 
 
-def answer(connections: dict[int, Connection], opening: tuple | None, key: int, sql: str, cap: int) -> None:
-    """Run one query and send (kind, …, recycle): after a lack of memory the process asks to be replaced."""
-    reply: tuple = ("memory", "out of memory", None, None)
-    try:
-        if opening is not None:
-            connections[key] = open_connection(*opening)
-        reply = connections[key].run(sql, cap)
-    except sqlite3.Error as error:  # the file cannot be opened: no database, no right to read it
-        reply = (*verdict(error, 0), None, None)
-    except MemoryError:
-        pass
-    recycle = reply[0] == "memory" and reply[1] == "out of memory"
-    try:
-        send(SOCKET, marshal.dumps((*reply, key in connections, recycle)))
-    except MemoryError:
-        send(SOCKET, marshal.dumps(("memory", "out of memory", None, None, False, True)))
+class Holder:
+    """The connections of this process by their sandbox' key, and how far its memory may grow."""
 
+    def __init__(self) -> None:
+        self.connections: dict[int, Connection] = {}
+        self.memory_mb = 0
 
-def open_connection(uri: str, limits: dict[str, float]) -> Connection:
-    """A connection; the process' data may then grow by ``limits["memory_mb"]`` from what it holds now."""
-    connection = Connection(uri, limits)
-    limit_data(int(limits["memory_mb"]) * MB)
-    return connection
+    def close(self, keys: tuple[int, ...]) -> None:
+        """Close connections; one that could not be opened is not there."""
+        for key in keys:
+            if key in self.connections:
+                self.connections.pop(key).sqlite.close()
+
+    def answer(self, opening: tuple | None, key: int, sql: str, cap: int, partial: bool) -> None:
+        """Run one query and send (kind, …, is the connection open, must the process be replaced)."""
+        reply: tuple = NO_MEMORY
+        try:
+            if opening is not None:
+                self.connections[key] = Connection(*opening)
+            connection = self.connections[key]
+            self.allow(connection.limits["memory_mb"], opening is not None)
+            reply = connection.run(sql, cap, partial)
+        except sqlite3.Error as error:  # the file cannot be opened: no database, no right to read it
+            reply = (*verdict(error, 0), None, None)
+        except MemoryError:
+            pass
+        try:
+            message = marshal.dumps((*reply, key in self.connections, reply[:2] == NO_MEMORY[:2]))
+        except MemoryError:
+            message = marshal.dumps((*NO_MEMORY, False, True))
+        send(SOCKET, message)
+
+    def allow(self, memory_mb: int, opened: bool) -> None:
+        """Let the query add ``memory_mb`` to what the process holds; looked at again when that or the limit changed."""
+        if opened or memory_mb != self.memory_mb:
+            self.memory_mb = memory_mb
+            limit_data(memory_mb * MB)
 
 
 def limit_data(extra: int) -> None:
