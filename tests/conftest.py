@@ -4,6 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test asks the network for anything: a model or data set that is not there is a failure, not a download.
+os.environ["HF_HUB_OFFLINE"] = "1"
+# The machine decides how long an example takes; `make fuzz` runs the same properties on many more of them.
+settings.register_profile("default", deadline=None)
+settings.register_profile("fuzz", deadline=None, max_examples=2_000)
+settings.load_profile("default")
 
 ROOT = Path(__file__).resolve().parent.parent
 

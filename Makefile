@@ -1,0 +1,56 @@
+# One command a purpose. Each makes .venv and installs when pyproject.toml or constraints.txt changed, then does its work.
+#   make demo            watch GRPO teach a tiny policy (SEED=1, 2, 3 ...)
+#   make test            the tests that every change must pass
+#   make lint | fix      ruff and mypy | let ruff mend what it can
+#   make slow | fuzz     tests of minutes | property tests with many more examples
+#   make bench           every program under benchmarks/; fails when one misses its limit
+#   make clean           remove caches and builds; .venv, data/ and runs/ stay
+
+PYTHON ?= python3
+VENV ?= .venv
+SEED ?= 1
+ARGS ?=
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint fix slow fuzz bench clean install
+.DEFAULT_GOAL := test
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is older than Python 3.11; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,track]"
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python scripts/demo.py configs/demo.yaml seed=$(SEED) $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(ARGS)
+
+slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+fuzz: $(STAMP)
+	$(BIN)/python -m pytest --hypothesis-profile fuzz $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fix: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	@failed=""; for program in benchmarks/*.py; do \
+		echo "== $$program"; $(BIN)/python $$program || failed="$$failed $$program"; \
+	done; test -z "$$failed" || { echo "error: over their limits:$$failed"; exit 1; }
+
+clean:
+	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path "./$(VENV)/*" -prune -exec rm -rf {} +
