@@ -1,0 +1,96 @@
+"""A table that was not chosen does not exist by any route, and no route writes the source."""
+
+import hashlib
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from env.sandbox import Sandbox, SqlError
+from env.schema import SchemaGraph
+from sampler import open_episode_database
+from tests.sampler.conftest import Opener
+from tests.sampler.databases import ZOO_TABLES, connect, rows
+
+SHOWN = ["tag", "author"]
+HIDDEN = [name for name in [*ZOO_TABLES, "cheap", "notes_data", "boxes_node"] if name not in SHOWN]
+
+
+@pytest.mark.parametrize("table", HIDDEN)
+def test_a_query_finds_no_such_table(zoo: Path, opener: Opener, table: str) -> None:
+    quoted = '"' + table.replace('"', '""') + '"'
+    with opener(zoo, SHOWN) as path, Sandbox(path) as sandbox:
+        for name in (quoted, f"main.{quoted}"):
+            with pytest.raises(SqlError, match="no such table") as error:
+                sandbox.execute(f"SELECT * FROM {name}")
+            assert error.value.kind == "schema"
+
+
+def test_the_catalog_and_every_pragma_show_the_chosen_alone(zoo: Path, opener: Opener) -> None:
+    with opener(zoo, SHOWN) as path, closing(connect(path)) as connection:
+        listed = {row[1] for row in connection.execute("PRAGMA table_list")}
+        assert listed <= {
+            b"tag",
+            b"author",
+            b"sqlite_schema",
+            b"sqlite_temp_schema",
+            b"sqlite_sequence",
+            b"sqlite_stat1",
+        }
+        owners = {
+            row[0] for row in connection.execute("SELECT tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite%'")
+        }
+        assert owners == {b"tag", b"author"}
+        for table in HIDDEN:
+            for pragma in ("table_info", "table_xinfo", "index_list", "foreign_key_list"):
+                assert connection.execute(f"SELECT * FROM pragma_{pragma}(?)", (table,)).fetchall() == []
+        for index in ("book_price", "book_lower", "sqlite_autoindex_book_1"):
+            assert connection.execute("SELECT * FROM pragma_index_info(?)", (index,)).fetchall() == []
+
+
+def test_no_table_that_can_be_read_tells_a_hidden_name(zoo: Path, opener: Opener) -> None:
+    # The stored statement of a chosen table is the one exception: it keeps its REFERENCES word for word.
+    names = [name.encode() for name in HIDDEN if name not in ("book", "empty", "long", "dense", "taken", "heap")]
+    with opener(zoo, SHOWN) as path:
+        for table in ("sqlite_master", "sqlite_sequence", "sqlite_stat1", "tag", "author"):
+            cells = b"\0".join(bytes(str(row), "utf-8") for row in rows(path, f"SELECT * FROM {table}"))
+            assert not [name for name in names if name in cells], table
+
+
+def test_a_key_to_a_hidden_table_joins_nothing(zoo: Path, opener: Opener) -> None:
+    with opener(zoo, ["tag", "author"]) as path:
+        graph = SchemaGraph.from_file(path)
+        assert graph.foreign_keys == ()
+        assert graph.join_path("tag", "author") is None
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO tag VALUES ('n', 'n')", "DROP TABLE tag", "DELETE FROM author"])
+def test_nobody_writes_through_an_overlay(zoo: Path, statement: str) -> None:
+    before = hashlib.sha256(zoo.read_bytes()).hexdigest()
+    with open_episode_database(zoo, SHOWN, small_bytes=0) as database:
+        with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                connection.execute(statement)
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # A plain connection is safe too: its closing does not fold the log into the source.
+        assert SchemaGraph.from_file(database.path).tables == tuple(SHOWN)
+    assert hashlib.sha256(zoo.read_bytes()).hexdigest() == before
+    assert set(SchemaGraph.from_file(zoo).tables) == set(ZOO_TABLES)
+
+
+def test_overlays_of_one_file_live_side_by_side(zoo: Path) -> None:
+    # SQLite shares state between connections to one inode; the logs must not be mixed up.
+    with (
+        open_episode_database(zoo, ["heap"], 0) as first,
+        open_episode_database(zoo, ["dense", "tag"], 0) as second,
+        closing(connect(first.path)) as one,
+        closing(connect(second.path)) as two,
+    ):
+        for _ in range(3):
+            assert one.execute("SELECT count(*) FROM heap").fetchone() == (3,)
+            assert two.execute("SELECT count(*) FROM dense").fetchone() == (3,)
+        for connection, table in ((one, "dense"), (two, "heap")):
+            with pytest.raises(sqlite3.OperationalError, match="no such table"):
+                connection.execute(f"SELECT * FROM {table}")
