@@ -13,5 +13,6 @@ def read_only_uri(database: str | Path) -> str:
     one, all that the sampler changes in a large one), and ``immutable`` would leave it out.
     """
     path = os.fsencode(os.path.abspath(database))
-    immutable = "" if os.path.exists(path + b"-wal") else "&immutable=1"
-    return f"file://{quote(path)}?mode=ro{immutable}"
+    # readonly_shm: SQLite would otherwise create the log's shared memory, a file beside the database.
+    how = "readonly_shm=1" if os.path.exists(path + b"-wal") else "immutable=1"
+    return f"file://{quote(path)}?mode=ro&{how}"

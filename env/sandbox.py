@@ -29,10 +29,12 @@ class Sandbox:
     """One database as a policy meets it. Any number of threads may call it; it shares no connection with another."""
 
     def __init__(self, database: str | Path, limits: Limits | None = None, pool: WorkerPool | None = None) -> None:
-        """``database``: a file that nobody writes while this is open. Raises FileNotFoundError where there is none."""
+        """``database``: a file that nobody writes while this is open.
+
+        Raises FileNotFoundError where there is none, ValueError where it is left in the middle of a change.
+        """
         self.database = Path(database)
-        if not self.database.is_file():
-            raise FileNotFoundError(f"no database file at {self.database}: pass the path of an SQLite file")
+        check_file(self.database)
         self.limits = limits or Limits()
         self._pool = pool or default_pool()
         self._client = self._pool.client(read_only_uri(self.database), self.limits)
@@ -77,3 +79,15 @@ class Sandbox:
     def __del__(self) -> None:
         if hasattr(self, "_closed"):
             self.close()
+
+
+def check_file(database: Path) -> None:
+    """Raises FileNotFoundError where there is no file, ValueError where it has an orphaned write-ahead log."""
+    if not database.is_file():
+        raise FileNotFoundError(f"no database file at {database}: pass the path of an SQLite file")
+    log, shared = (database.with_name(database.name + suffix) for suffix in ("-wal", "-shm"))
+    if log.exists() and not shared.exists():
+        raise ValueError(
+            f"{log} holds changes that a program left behind: open {database.name} once with sqlite3 and run "
+            "PRAGMA wal_checkpoint(TRUNCATE), or delete the log if it is not the database's"
+        )

@@ -1,0 +1,82 @@
+"""One worker process as its parent holds it: how it starts, its socket, how it is ended."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+from env.limits import Kind
+from env.wire import receive
+
+START_SECONDS = 60.0
+
+# The parent's package is not imported whole: the worker needs four small files of it, and must not pay for the rest.
+BOOT = (
+    "import sys; package = type(sys)('env'); package.__path__ = [sys.argv[1]]; sys.modules['env'] = package;"
+    "from env.worker import main; main()"
+)
+KEEP = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "SYSTEMROOT")  # enough to find the SQLite library
+
+
+class Worker:
+    """One process, its socket, and the keys of the connections it holds. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, str(Path(__file__).parent)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                env={"MALLOC_ARENA_MAX": "1"} | {name: os.environ[name] for name in KEEP if name in os.environ},
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )
+        self.socket = ours
+        self.descriptor = ours.fileno()
+        self.opened: OrderedDict[int, None] = OrderedDict()
+        self.timeout = 0.0
+        self.ready = False
+
+    def wait_ready(self) -> None:
+        """Return once the process answers. Raises RuntimeError where it does not start."""
+        if self.ready:
+            return
+        self.set_timeout(START_SECONDS)
+        try:
+            receive(self.descriptor)
+        except (EOFError, OSError) as error:
+            self.end()
+            raise RuntimeError(
+                f"the SQL worker process did not start (exit code {self.process.returncode}): see its error output, "
+                f"and check that {sys.executable} -I -S can import sqlite3"
+            ) from error
+        self.ready = True
+
+    def set_timeout(self, seconds: float) -> None:
+        """Time-out of reads, in the kernel: no second system call a read."""
+        if seconds != self.timeout:
+            whole = int(seconds)
+            value = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self.timeout = seconds
+
+    def end(self) -> None:
+        """Kill the process, whatever it does, and wait for its end."""
+        self.process.kill()
+        self.process.wait()
+        self.socket.close()
+
+    def abandon(self) -> None:
+        """Let go of it in a forked child, where it is the parent's process, not ours."""
+        self.process.returncode = 0
+        self.socket.close()
+
+
+def death(code: int) -> tuple[Kind, str]:
+    """Kind and message for a process that ended under a query; the kernel kills with 9 for lack of memory."""
+    if code == -9:
+        return "memory", "out of memory"
+    return "other", f"the query ended its worker process (exit code {code})"
