@@ -1,0 +1,138 @@
+"""The rules of the house: who imports whom, that everything public is documented, that every shipped config works."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from train.config_load import known_keys, load_config
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("env", "sampler", "reward", "corpus", "curriculum", "train", "evaluate")
+# What each package may import beside the standard library and itself; None: anything.
+ALLOWED: dict[str, set[str] | None] = {
+    "env": set(),
+    "sampler": {"env"},
+    "reward": {"env", "sqlglot"},
+    "corpus": {"sqale", "sqlglot", "datasets", "huggingface_hub", "pyarrow", "rich"},
+    "curriculum": {"env"},
+    "train": None,
+    "evaluate": None,
+}
+# A batch sampler is torch's. The corpora's command line shows length buckets, of which the package itself knows nothing.
+EXCEPTIONS = {"curriculum/batch_sampler.py": {"torch"}, "corpus/__main__.py": {"curriculum"}}
+LINES = 350
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names of the modules that a file imports, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module or ""
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_what_they_may(package: str) -> None:
+    allowed = ALLOWED[package]
+    for path in modules(package):
+        for name in imports(path):
+            top = name.partition(".")[0]
+            if package != "train":
+                assert top != "trl", f"{relative(path)}: only train imports trl"
+            if allowed is None or top == package or top in sys.stdlib_module_names:
+                continue
+            assert top in allowed | EXCEPTIONS.get(relative(path), set()), f"{relative(path)} imports {name}"
+
+
+def test_curriculum_takes_nothing_but_chance_from_env() -> None:
+    names = {name for path in modules("curriculum") for name in imports(path) if name.startswith("env")}
+    assert names <= {"env.chance"}
+
+
+def test_nothing_but_training_loads_torch() -> None:
+    program = "import env, reward, sampler, curriculum, corpus, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def public(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+    """Public functions and classes of a module, and the public methods of those classes."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, node
+            if isinstance(node, ast.ClassDef):
+                for inner in node.body:
+                    if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and not inner.name.startswith("_"):
+                        yield f"{node.name}.{inner.name}", inner
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES, "scripts", "benchmarks"), ids=relative)
+def test_every_file_has_one_documented_subject(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    if tree.body:
+        assert ast.get_docstring(tree), "the first line says what the file is about"
+    assert len(text.splitlines()) <= LINES, "a file this long has two subjects"
+    for name, node in public(tree):
+        assert ast.get_docstring(node), f"{name} (line {node.lineno}) has no docstring"
+        if not isinstance(node, ast.ClassDef):
+            assert node.returns is not None, f"{name} (line {node.lineno}) does not say what it returns"
+
+
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+CORPORA = sorted((ROOT / "configs" / "corpus").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=relative)
+def test_every_config_file_loads(path: Path) -> None:
+    assert load_config([path]).name == path.stem
+
+
+@pytest.mark.parametrize("path", CORPORA, ids=relative)
+def test_every_corpus_file_loads_over_both(path: Path) -> None:
+    for base in CONFIGS:
+        config = load_config([base, path])
+        assert config.name == config.corpus.name == path.stem
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=relative)
+def test_accelerate_reads_every_launch_file(path: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    launch = load_config_from_file(str(path))
+    assert launch.num_machines <= launch.num_processes
+    assert 144 % launch.num_processes == 0
+
+
+def test_every_config_key_is_read_somewhere() -> None:
+    """A key must earn its place."""
+    own = {"config.py", "config_load.py", "config_check.py", "config_docs.py"}
+    read = set()
+    for path in modules(*PACKAGES, "scripts", "benchmarks"):
+        if path.parent.name == "train" and path.name in own:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                read.add(node.attr)
+    unread = {name for name in known_keys() if name.rpartition(".")[2] not in read}
+    assert not unread
+
+
+@pytest.mark.parametrize("path", modules("benchmarks"), ids=relative)
+def test_every_benchmark_states_its_limit(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert '"ok"' in text or "ok=" in text, "the last line is one JSON object that holds ok"
+    assert "limit" in text, "and the limit that the figure is held to"
