@@ -233,10 +233,11 @@ def _resolve(child: _Relation, rows: list[tuple], tables: Mapping[str, _Relation
     declared = {fold_name(column): column for column in parent.columns}
     named = [row[4] for row in rows]
     # Without a column list the key refers to the parent's primary key; SQLite gives NULL for its columns then.
-    targets = parent.primary_key if named[0] is None else [declared.get(fold_name(column)) for column in named]
-    if len(targets) != len(rows) or None in targets:
+    wanted = parent.primary_key if named[0] is None else named
+    targets = tuple(declared[name] for name in map(fold_name, wanted) if name in declared)
+    if len(targets) != len(rows):
         return None
-    return ForeignKey(child.name, tuple(row[3] for row in rows), parent.name, tuple(targets))
+    return ForeignKey(child.name, tuple(row[3] for row in rows), parent.name, targets)
 
 
 def _neighbors(tables: Iterable[str], keys: Iterable[ForeignKey]) -> dict[str, tuple[str, ...]]:

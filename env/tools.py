@@ -1,0 +1,226 @@
+"""The seven look-up tools: what each answers, as text for the policy.
+
+What only concerns the schema is answered from the graph that was read when the database was opened; the other three
+run a query in the sandbox. A wrong name gets a one-line error with the closest real ones.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+
+from env.limits import SqlError
+from env.protocol import ToolCall
+from env.sandbox import Sandbox
+from env.schema import ForeignKey, SchemaGraph, fold_name
+from env.text import cut, one_line, printable, table_lines
+
+
+@dataclass(frozen=True)
+class EpisodeLimits:
+    """Budget of an episode and sizes of tool results. Raises ValueError for a value below 1.
+
+    Turns, error cap and preview rows are the project's published values, the other sizes our assumption.
+    """
+
+    tool_turns: int = 6  # turns with calls, before the final turn
+    error_cap: int = 4  # failed run_query calls in a row after which the final turn comes
+    preview_rows: int = 5  # rows of run_query, and the default limit of sample_rows and distinct_values
+    sample_rows_cap: int = 20
+    distinct_values_cap: int = 50
+    cell_chars: int = 80  # longer cells and headings are cut
+    result_chars: int = 4000  # longer results are cut
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise ValueError(f"episode limit {field.name} is {getattr(self, field.name)}: it must be at least 1")
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """A tool's answer. ``error`` is None, ``bad_args``, ``bad_name`` or the kind of an SqlError.
+
+    ``opened``: tables that this call has shown something of beyond their name, as declared.
+    """
+
+    text: str
+    error: str | None = None
+    opened: frozenset[str] = frozenset()
+
+
+class ToolError(Exception):
+    """A call whose arguments fit the tool but not the database."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+
+def run_tool(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> ToolResult:
+    """Answer one call of the seven tools. Never raises for anything that the policy wrote."""
+    try:
+        text, opened = _TOOLS[call.tool](sandbox, limits, **call.args)
+    except (SqlError, ToolError) as error:
+        return ToolResult(printable(f"Error: {one_line(error.message, limits.result_chars)}"), error.kind)
+    # The card promises every table name, and names that are cut off could not be found in any other way.
+    if call.tool != "list_tables":
+        text = cut(text, limits.result_chars)
+    return ToolResult(printable(text), None, frozenset(opened))
+
+
+def error_text(message: str) -> str:
+    """How a call that could not be run is answered."""
+    return printable(f"Error: {message}")
+
+
+_Answer = tuple[str, Iterable[str]]
+
+
+def _list_tables(sandbox: Sandbox, limits: EpisodeLimits) -> _Answer:
+    """Names in one line (our assumption), views in a second one if there are any."""
+    schema = sandbox.schema
+    lines = [", ".join(map(_listed, schema.tables)) or "(no tables)"]
+    if schema.views:
+        lines.append("Views: " + ", ".join(map(_listed, schema.views)))
+    return "\n".join(lines), ()
+
+
+def _describe_table(sandbox: Sandbox, limits: EpisodeLimits, table_name: str) -> _Answer:
+    schema = sandbox.schema
+    relation = _resolve(schema, table_name)
+    return schema.ddl(relation), _if_table(schema, relation)
+
+
+def _foreign_keys(sandbox: Sandbox, limits: EpisodeLimits, table_name: str | None = None) -> _Answer:
+    """All declared keys, or those that start or end at a table (our assumption): both say how to join it."""
+    schema = sandbox.schema
+    keys: Sequence[ForeignKey] = schema.foreign_keys
+    if table_name is not None:
+        relation = _resolve(schema, table_name)
+        keys = [key for key in keys if relation in (key.child, key.parent)]
+        keys.sort(key=lambda key: key.child != relation)
+    lines = [f"{key.child}.{child} -> {key.parent}.{parent}" for key in keys for child, parent in key.pairs()]
+    # Keys that overlap in a column share a line.
+    return "\n".join(dict.fromkeys(lines)) or "(no declared foreign keys)", ()
+
+
+def _join_path(sandbox: Sandbox, limits: EpisodeLimits, table_a: str, table_b: str) -> _Answer:
+    schema = sandbox.schema
+    a, b = _resolve(schema, table_a), _resolve(schema, table_b)
+    path = [a] if a == b else schema.join_path(a, b)
+    return " → ".join(path) if path else f"(no chain of declared foreign keys joins {a} and {b})", ()
+
+
+def _sample_rows(sandbox: Sandbox, limits: EpisodeLimits, table_name: str, limit: int | None = None) -> _Answer:
+    relation = _resolve(sandbox.schema, table_name)
+    sql = f"SELECT * FROM {_quote(relation)}"
+    text, tables = _limited(sandbox, limits, sql, limit, limits.sample_rows_cap, "rows")
+    return text, {*tables, *_if_table(sandbox.schema, relation)}
+
+
+def _distinct_values(
+    sandbox: Sandbox, limits: EpisodeLimits, table_name: str, column_name: str, limit: int | None = None
+) -> _Answer:
+    relation = _resolve(sandbox.schema, table_name)
+    column = _resolve_column(sandbox.schema, relation, column_name)
+    sql = f"SELECT DISTINCT {_quote(column)} FROM {_quote(relation)}"
+    text, tables = _limited(sandbox, limits, sql, limit, limits.distinct_values_cap, "values")
+    return text, {*tables, *_if_table(sandbox.schema, relation)}
+
+
+def _run_query(sandbox: Sandbox, limits: EpisodeLimits, sql: str) -> _Answer:
+    result = sandbox.execute(sql, limits.preview_rows)
+    lines = table_lines(result.columns, result.rows, limits.cell_chars)
+    if result.truncated:
+        lines.append(f"... (showing first {limits.preview_rows} rows; more rows exist)")
+    return "\n".join(lines), result.tables
+
+
+_TOOLS: dict[str, Callable[..., _Answer]] = {
+    "list_tables": _list_tables,
+    "describe_table": _describe_table,
+    "foreign_keys": _foreign_keys,
+    "join_path": _join_path,
+    "sample_rows": _sample_rows,
+    "distinct_values": _distinct_values,
+    "run_query": _run_query,
+}
+
+
+def _limited(
+    sandbox: Sandbox, limits: EpisodeLimits, sql: str, limit: int | None, cap: int, noun: str
+) -> tuple[str, Iterable[str]]:
+    """Up to ``limit`` rows. A remainder is named where the policy cannot infer it from its own limit."""
+    asked = limits.preview_rows if limit is None else limit
+    if asked < 1:
+        raise ToolError("bad_args", f"limit is {asked}; it must be between 1 and {cap}")
+    shown = min(asked, cap)
+    result = sandbox.execute(sql, shown)
+    lines = table_lines(result.columns, result.rows, limits.cell_chars)
+    if result.truncated and asked > cap:
+        lines.append(f"... (showing first {shown} {noun}; limit is at most {cap})")
+    elif result.truncated and noun == "values":
+        lines.append(f"... (showing first {shown} values; more values exist)")
+    return "\n".join(lines), result.tables
+
+
+def _listed(name: str) -> str:
+    """Plain, unless the list would be ambiguous then."""
+    return _quote(name) if any(sign in name for sign in ',"\n') or name != name.strip() or not name else name
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+_QUOTES = {'"': '"', "`": "`", "[": "]", "'": "'"}
+
+
+def _unquote(name: str) -> str:
+    """The name that SQLite would read here, if it is quoted in one of its four ways."""
+    last = _QUOTES.get(name[:1])
+    if last is None or len(name) < 2 or name[-1] != last:
+        return name
+    return name[1:-1] if last == "]" else name[1:-1].replace(last * 2, last)
+
+
+def _if_table(schema: SchemaGraph, relation: str) -> tuple[str, ...]:
+    table = schema.find(relation)
+    return (table,) if table else ()
+
+
+def _resolve(schema: SchemaGraph, name: str) -> str:
+    """The declared name of a table or view. Raises ToolError with the closest names there are."""
+    for spelling in (name, _unquote(name), name.strip()):
+        found = schema.find(spelling) or schema.find_view(spelling)
+        if found is not None:
+            return found
+    hint = _closest(name, (*schema.tables, *schema.views))
+    raise ToolError("bad_name", f"no such table: {_shown(name)}; " + (hint or "list_tables gives the names"))
+
+
+def _resolve_column(schema: SchemaGraph, relation: str, name: str) -> str:
+    columns = schema.columns(relation)
+    declared = {fold_name(column): column for column in columns}
+    for spelling in (name, _unquote(name), name.strip()):
+        found = declared.get(fold_name(spelling))
+        if found is not None:
+            return found
+    hint = _closest(name, columns)
+    raise ToolError(
+        "bad_name",
+        f"no such column in {relation}: {_shown(name)}; " + (hint or f"describe_table shows the columns of {relation}"),
+    )
+
+
+def _closest(name: str, names: Sequence[str]) -> str | None:
+    """ "did you mean ...?" with up to three similar names; None where none is similar."""
+    folded = {fold_name(known): known for known in names}
+    # Comparing is quadratic in the length: what is longer than any name by far is not close to one.
+    close = get_close_matches(fold_name(name[:100]), folded, n=3, cutoff=0.6)
+    return f"did you mean {', '.join(_listed(folded[known]) for known in close)}?" if close else None
+
+
+def _shown(name: str) -> str:
+    return one_line(name, 80)
