@@ -12,7 +12,7 @@ LONGEST_RECORD = 1 << 26  # a record that still does not parse after this many c
 
 
 def read_json_array(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file that holds one JSON array. Raises CorpusError with the record's number."""
+    """Yield the objects of a file that holds one JSON array. Raises CorpusError with the number of the record, from 0."""
     with _open(path) as file:
         buffer = file.read(CHUNK).lstrip("\ufeff \t\r\n")
         if not buffer.startswith("["):
@@ -39,7 +39,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _objects(file: TextIO, buffer: str, path: Path) -> Iterator[dict[str, Any]]:
     decode = json.JSONDecoder().raw_decode
-    position, number = 1, 1
+    position, number = 1, 0
     while True:
         position = _skip(buffer, position)
         try:

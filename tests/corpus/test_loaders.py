@@ -1,0 +1,271 @@
+"""Each loader on files in its official layout, with the quirks of the published data."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sqale
+
+from corpus import CorpusError
+from corpus.ehrsql import CURRENT_TIME, resolve_placeholders
+from corpus.json_stream import read_json_array
+from corpus.question import RawQuestion
+from corpus.sources import LOADERS
+from tests.corpus.makers import database, json_lines, own_questions, sqale_folder, sqale_question, sqale_schema
+
+
+def read(corpus: str, folder: Path, split: str = "train") -> list[RawQuestion]:
+    return list(LOADERS[corpus](folder, split).questions())
+
+
+# SQaLe ------------------------------------------------------------------------------------------------------------
+
+
+def test_sqale_phrasings_usable_ones_verbose_first(tmp_path: Path) -> None:
+    texts = {
+        "s0": {"casual": "hey, which one?", "verbose": " Which one is it? ", "structured": "..."},
+        "s1": {"verbose": "**Moderate**", "short_ambiguous": "one?", "casual": "<string>"},
+        "s2": {"verbose": "...", "casual": ""},
+    }
+    rows = [sqale_question(n, "a", "SELECT 1", **styles) for n, styles in enumerate(texts.values())]
+    folder = sqale_folder(tmp_path, rows, [[sqale_schema("a", "CREATE TABLE t (a)", {})]])
+    found = {q.question_id: q.phrasings for q in read("sqale", folder)}
+    assert found == {"s0": ("Which one is it?", "hey, which one?"), "s1": ("one?",), "s2": ()}
+
+
+def test_sqale_reads_what_its_library_reads(tmp_path: Path) -> None:
+    rows = [sqale_question(n, f"db{n % 3}", f"SELECT {n}", verbose=f"v {n}", casual="...") for n in range(40)]
+    folder = sqale_folder(tmp_path, rows, [[sqale_schema("db0", "CREATE TABLE t (a)", {})]])
+    theirs = sqale.load_questions(str(folder / "queries"), split="train")
+    ours = read("sqale", folder)
+    assert [(q.question_id, q.db_id, q.gold_sql, q.difficulty) for q in ours] == [
+        (q["question_id"], q["schema_id"], q["sql"], q["difficulty"]) for q in theirs
+    ]
+    assert [q.phrasings[0] for q in ours] == [q["questions"]["verbose"] for q in theirs]
+
+
+def test_sqale_databases_over_shards_only_the_wanted(tmp_path: Path) -> None:
+    shards = [[sqale_schema(f"db{i}", "CREATE TABLE t (a)", {"t": [{"a": i}]})] for i in range(4)]
+    folder = sqale_folder(tmp_path, [sqale_question(0, "db2", "SELECT 1")], shards)
+    found = dict(LOADERS["sqale"](folder, "train").databases({"db3", "db1", "absent"}))
+    assert list(found) == ["db1", "db3"]
+    assert sqale.build_database(found["db3"]).execute("SELECT a FROM t").fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize(
+    ("missing", "split", "message"),
+    [
+        ("queries", "train", "no train parquet file in .*queries"),
+        ("schemas", "train", "no train parquet file in .*schemas"),
+        ("", "test", "no test parquet file"),
+        ("", "dev", "SQaLe has no split 'dev': choose one of train, test"),
+    ],
+)
+def test_sqale_folder_that_is_not_one(tmp_path: Path, missing: str, split: str, message: str) -> None:
+    folder = sqale_folder(tmp_path, [sqale_question(0, "a", "SELECT 1")], [[sqale_schema("a", "", {})]])
+    if missing:
+        (folder / missing).rename(folder / "elsewhere")
+    with pytest.raises(CorpusError, match=message):
+        LOADERS["sqale"](folder, split)
+
+
+# BIRD -------------------------------------------------------------------------------------------------------------
+
+
+def bird_folder(folder: Path) -> Path:
+    train = [{"db_id": "shop", "question": "Which?", "evidence": "big means over 1000", "SQL": "SELECT 1"}] * 2
+    dev = [
+        {"question_id": 7, "db_id": "zoo", "question": "What?", "evidence": "", "SQL": "SELECT 2", "difficulty": "hard"}
+    ]
+    for path, records in (("train/train.json", train), ("dev_20240627/dev.json", dev)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(json.dumps(records, indent=2))
+    database(folder / "train/train_databases/shop/shop.sqlite")
+    database(folder / "dev_20240627/dev_databases/zoo/zoo.sqlite")
+    (folder / "train/train_databases/.DS_Store").write_text("junk")
+    return folder
+
+
+def test_bird_train_has_neither_id_nor_difficulty(tmp_path: Path) -> None:
+    folder = bird_folder(tmp_path)
+    first, second = read("bird", folder)
+    assert (first.question_id, second.question_id) == ("bird_train_0", "bird_train_1")
+    assert (first.phrasings, first.evidence, first.difficulty) == (("Which?",), "big means over 1000", "")
+    assert read("bird", folder / "train") == [first, second]
+
+
+def test_bird_dev_by_the_name_of_its_release(tmp_path: Path) -> None:
+    folder = bird_folder(tmp_path)
+    (question,) = read("bird", folder, "dev")
+    assert (question.question_id, question.difficulty, question.gold_sql) == ("bird_dev_7", "hard", "SELECT 2")
+    (found,) = LOADERS["bird"](folder, "dev").databases({"zoo"})
+    assert found == ("zoo", folder / "dev_20240627/dev_databases/zoo/zoo.sqlite")
+
+
+def test_bird_archive_nested_in_itself(tmp_path: Path) -> None:
+    folder = bird_folder(tmp_path)
+    outer = folder / "train/train_databases"
+    outer.rename(folder / "train/inner")
+    outer.mkdir()
+    (folder / "train/inner").rename(outer / "train_databases")
+    assert [db_id for db_id, _ in LOADERS["bird"](folder, "train").databases({"shop"})] == ["shop"]
+
+
+# SynSQL -----------------------------------------------------------------------------------------------------------
+
+
+def synsql_record(**changes: str) -> dict[str, str]:
+    return {
+        "db_id": "farmer's_market",
+        "sql_complexity": "Moderate",
+        "question_style": "Formal",
+        "question": "Which?",
+        "external_knowledge": "big: over 1000",
+        "cot": "think " * 200,
+        "sql": "SELECT 1",
+    } | changes
+
+
+def test_synsql_stream_and_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text(json.dumps([synsql_record(), synsql_record(external_knowledge="")], indent=2))
+    path = database(tmp_path / "databases/farmer's_market/farmer's_market.sqlite")
+    first, second = read("synsql", tmp_path)
+    assert (first.question_id, second.question_id, first.db_id) == ("synsql_0", "synsql_1", "farmer's_market")
+    assert (first.evidence, second.evidence, first.difficulty) == ("big: over 1000", "", "Moderate")
+    assert list(LOADERS["synsql"](tmp_path, "train").databases({first.db_id})) == [(first.db_id, path)]
+
+
+def test_json_array_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [{"n": n, "text": 'é\\" ]},' * (n % 7)} for n in range(200)]
+    (tmp_path / "a.json").write_text(json.dumps(records, indent=1, ensure_ascii=False))
+    monkeypatch.setattr("corpus.json_stream.CHUNK", 13)
+    assert list(read_json_array(tmp_path / "a.json")) == records
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1}', "does not hold a JSON array"),
+        ('[{"a": 1}, {"a": }]', "record 1: not valid JSON"),
+        ('[{"a": 1}', "record 1: not valid JSON"),
+        ("[3]", "record 0: expected a JSON object, not int"),
+        ("", "does not hold a JSON array"),
+    ],
+)
+def test_json_array_that_is_broken(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(CorpusError, match=message):
+        list(read_json_array(tmp_path / "a.json"))
+
+
+# EHRSQL -----------------------------------------------------------------------------------------------------------
+
+
+def ehrsql_record(query: str | None, **changes: object) -> dict[str, object]:
+    record = {
+        "db_id": "mimic_iii",
+        "question": "How?",
+        "template": "t",
+        "query": query,
+        "is_impossible": False,
+        "id": "a1",
+    }
+    return record | changes
+
+
+def test_ehrsql_both_databases_and_impossible_questions(tmp_path: Path) -> None:
+    for db_id, records in {
+        "mimic_iii": [ehrsql_record("select current_time"), ehrsql_record(None, id="a2", is_impossible=True)],
+        "eicu": [ehrsql_record("select 1 where 70 between heart_rate_lower and heart_rate_upper", db_id="eicu")],
+    }.items():
+        (tmp_path / db_id).mkdir()
+        (tmp_path / db_id / "valid.json").write_text(json.dumps(records))
+        database(tmp_path / db_id / f"{db_id}.sqlite")
+    possible, impossible, other = read("ehrsql", tmp_path, "dev")
+    assert possible.gold_sql == f"select '{CURRENT_TIME}'"
+    assert possible.evidence == f"The current time is {CURRENT_TIME}."
+    assert (impossible.dropped, possible.dropped) == ("impossible question", "")
+    assert other.gold_sql == "select 1 where 70 between 60.0 and 100.0"
+    assert "normal range of heart rate is 60.0 to 100.0" in other.evidence
+    assert [q.question_id for q in (possible, impossible, other)] == [
+        "ehrsql_mimic_iii_a1",
+        "ehrsql_mimic_iii_a2",
+        "ehrsql_eicu_a1",
+    ]
+    assert {db_id for db_id, _ in LOADERS["ehrsql"](tmp_path, "dev").databases({"mimic_iii", "eicu"})} == {
+        "mimic_iii",
+        "eicu",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("datetime(CURRENT_TIME,'-1 year')", f"datetime('{CURRENT_TIME}','-1 year')"),
+        ("x = 'current_time'", "x = 'current_time'"),
+        ("x = 'it''s current_time' and current_time", f"x = 'it''s current_time' and '{CURRENT_TIME}'"),
+        ("my_current_time", "my_current_time"),
+        ("strftime('%y-%m', t) = '2105-01'", "strftime('%Y-%m', t) = '2105-01'"),
+        ("strftime ( '%j',current_time)", f"strftime ( '%J','{CURRENT_TIME}')"),
+        ("a like '%y%' and b = '%j'", "a like '%y%' and b = '%j'"),
+        ("between mean_bp_lower and mean_bp_upper", "between 60.0 and 110.0"),
+        ("unknown_lower", "unknown_lower"),
+    ],
+)
+def test_ehrsql_placeholders(sql: str, expected: str) -> None:
+    assert resolve_placeholders(sql) == expected
+
+
+def test_no_placeholder_is_left_in_real_ehrsql(shared_data: Path) -> None:
+    files = sorted((shared_data / "unverified").glob("ehrsql_*.jsonl"))
+    queries = [q["sql"] for f in files for q in map(json.loads, f.read_text().splitlines()) if q["sql"]]
+    assert len(queries) > 3000 and sum("current_time" in sql for sql in queries) > 1000
+    for sql in map(resolve_placeholders, queries):
+        assert "current_time" not in sql and "_lower" not in sql and "strftime('%y" not in sql and "'%j'" not in sql
+
+
+# A user's own ------------------------------------------------------------------------------------------------------
+
+
+def test_jsonl_optional_keys(tmp_path: Path) -> None:
+    database(tmp_path / "shop.db")
+    json_lines(tmp_path / "questions.jsonl", [{"db_id": "shop", "question": "Which?", "sql": "SELECT 1"}])
+    (question,) = read("jsonl", tmp_path)
+    assert question == RawQuestion("line_1", "shop", ("Which?",), "SELECT 1")
+    assert list(LOADERS["jsonl"](tmp_path, "train").databases({"shop"})) == [("shop", tmp_path / "shop.db")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"db_id": "shop", "question": "Which?"}', "questions.jsonl, line 3: no key 'sql'"),
+        ('{"db_id": "shop", "question": ["Which?"], "sql": ""}', "line 3: 'question' should be text, not list"),
+        ('{"db_id": "", "question": "Which?", "sql": ""}', "line 3: 'db_id' is empty"),
+        ('{"db_id": "shop", ', "line 3: not valid JSON"),
+        ("[]", "line 3: expected a JSON object, not list"),
+    ],
+)
+def test_jsonl_bad_line(tmp_path: Path, line: str, message: str) -> None:
+    path = own_questions(tmp_path, ["SELECT 1"]) / "questions.jsonl"
+    path.write_text(path.read_text() + "\n" + line + "\n")
+    with pytest.raises(CorpusError, match=message):
+        read("jsonl", tmp_path)
+
+
+@pytest.mark.parametrize("corpus", LOADERS)
+def test_missing_source(tmp_path: Path, corpus: str) -> None:
+    with pytest.raises(CorpusError, match=f"no folder .*nowhere: put the corpus '{corpus}' there|no folder .*nowhere"):
+        LOADERS[corpus](tmp_path / "nowhere", "train")
+
+
+@pytest.mark.parametrize("corpus", [name for name in LOADERS if name != "sqale"])
+def test_empty_source(tmp_path: Path, corpus: str) -> None:
+    with pytest.raises(CorpusError, match=str(tmp_path)):
+        LOADERS[corpus](tmp_path, "train")
+
+
+def test_missing_databases_are_named_with_their_place(tmp_path: Path) -> None:
+    own_questions(tmp_path, ["SELECT 1"])
+    message = r"no database 'farm' \(and 1 more databases\): put its SQLite file at .*databases/farm/farm.sqlite"
+    with pytest.raises(CorpusError, match=message):
+        LOADERS["jsonl"](tmp_path, "train").databases({"shop", "farm", "zoo"})
