@@ -3,8 +3,8 @@
 A pure state machine that knows nothing of models and tokens: whoever generates (training, evaluation, the agent, a
 person) asks for ``prompt()``, hands every completion to ``step()``, and gets the next user turn or the end.
 
-A tool turn runs its calls in order, up to a ``submit_sql``. After the last tool turn, or after too many failed queries in
-a row, comes the final turn, whose text is the answer.
+A tool turn runs its calls in order, up to a ``submit_sql``. After the last tool turn, or after too many failed queries
+in a row, comes the final turn, whose text is the answer.
 """
 
 from dataclasses import dataclass, field

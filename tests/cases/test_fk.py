@@ -1,9 +1,15 @@
-"""Case file fk.jsonl: the schema graph's tables, foreign keys and join paths."""
+"""Case file fk.jsonl: the schema graph's tables, foreign keys and join paths, and how a choice of tables grows."""
 
 import sqlite3
 from contextlib import closing
 
+import pytest
+
+from env.chance import rng
 from env.schema import SchemaGraph
+from sampler import choose_tables
+
+DRAWS = 20
 
 
 def graph_of(ddl: str) -> SchemaGraph:
@@ -21,5 +27,33 @@ def test_tables_and_keys(case):
 
 def test_join_path(case):
     asked = case["join_path"]
-    if asked is not None:
-        assert graph_of(case["ddl"]).join_path(asked["a"], asked["b"]) == asked["expect"]
+    if asked is None:
+        pytest.skip("the line asks for no path")
+    assert graph_of(case["ddl"]).join_path(asked["a"], asked["b"]) == asked["expect"]
+
+
+def test_grow(case):
+    asked = case["grow"]
+    if asked is None:
+        pytest.skip("the line asks for no growth")
+    graph = graph_of(case["ddl"])
+    gold = {graph.find(table) for table in asked["gold_tables"]}
+    for draw in range(DRAWS):
+        chosen = choose_tables(graph, asked["gold_tables"], asked["target"], rng("grow", draw))
+        added = set(chosen) - gold
+        assert len(chosen) == len(set(chosen)) == asked["fill_size"]
+        assert gold <= set(chosen) <= set(case["tables"])
+        # Unrelated tables fill up only what growing along the keys cannot reach.
+        assert len(added & set(asked["reachable"])) == asked["fk_only_size"] - len(gold)
+
+
+def test_first_ring(case):
+    asked = case["grow"]
+    if asked is None or not asked["first_ring"]:
+        pytest.skip("the line names no first ring")
+    graph = graph_of(case["ddl"])
+    gold = {graph.find(table) for table in asked["gold_tables"]}
+    added = set()
+    for draw in range(DRAWS * len(asked["first_ring"])):
+        added |= set(choose_tables(graph, asked["gold_tables"], len(gold) + 1, rng("ring", draw))) - gold
+    assert added == set(asked["first_ring"])
