@@ -12,13 +12,12 @@ is still uniform in [0, 1), and by Hermite's identity, the sum over i of floor(x
 blocks draw the same sums. So the position at any update is a multiplication and at most one block away.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from env.chance import rng
 
-BLOCK = 64
+BLOCK = 16
 # Fixed point instead of floats: sums of shares that differ in the last bit cannot move a draw to an empty bucket.
 _BITS = 40
 _ONE = 1 << _BITS
@@ -33,12 +32,11 @@ class DrawCounts:
 
     def __init__(self, mixture: Callable[[int], Sequence[float]], settled: int, batch_size: int, seed: int) -> None:
         self._settled = settled
-        self._batch_size = batch_size
         self._seed = seed
         self._before = [[0] * len(mixture(0))]
         chance = rng("rounding", seed)
         for update in range(settled):
-            counts = _round(_edges(mixture(update), batch_size), _uniform(chance))
+            counts = _round(_edges(mixture(update), batch_size), chance.getrandbits(_BITS))
             self._before.append([position + count for position, count in zip(self._before[-1], counts, strict=True)])
         self._edges = _edges(mixture(settled), batch_size)
         self._offset = chance.getrandbits(_BITS) % _STEP
@@ -56,16 +54,15 @@ class DrawCounts:
 
     def at(self, update: int) -> list[int]:
         """Draws from each bucket in this update; they sum to the batch size."""
-        return [after - before for before, after in zip(self.before(update), self.before(update + 1), strict=True)]
+        if update < self._settled:
+            return [after - before for before, after in zip(*self._before[update : update + 2], strict=True)]
+        block, place = divmod(update - self._settled, BLOCK)
+        return _round(self._edges, self._uniforms(block)[place])
 
     def _uniforms(self, block: int) -> list[int]:
         order = list(range(BLOCK))
         rng("rounding", self._seed, block).shuffle(order)
         return [self._offset + place * _STEP for place in order]
-
-
-def _uniform(chance: random.Random) -> int:
-    return chance.getrandbits(_BITS)
 
 
 def _edges(mixture: Sequence[float], batch_size: int) -> list[int]:
