@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "train": None,
     "evaluate": None,
 }
-# A batch sampler is torch's. The corpora's command line shows length buckets, of which the package itself knows nothing.
+# A batch sampler is torch's. The corpora's command line shows length buckets, which the package itself does not know.
 EXCEPTIONS = {"curriculum/batch_sampler.py": {"torch"}, "corpus/__main__.py": {"curriculum"}}
 LINES = 350
 
