@@ -1,0 +1,124 @@
+"""Play an episode by hand: type what the policy would write, see what it would see.
+
+    python -m env shop.sqlite --question "How many orders are late?"
+
+A turn ends with an empty line. A call may be typed as JSON, or short: ``list_tables``, ``sample_rows orders 3``,
+``run_query SELECT 1``. Ctrl-D gives up.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from env.episode import Episode, EpisodeLimits, Finished
+from env.limits import Limits, SqlError
+from env.prompts import load_prompts
+from env.protocol import SIGNATURES
+from env.sandbox import Sandbox
+from env.text import printable, table_lines
+
+SHOWN_ROWS = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play one episode on standard input and output. Returns 0, or 2 where the episode cannot start."""
+    options = _options().parse_args(arguments)
+    try:
+        prompts = load_prompts(options.prompts)
+        limits = EpisodeLimits(tool_turns=options.tool_turns)
+        with Sandbox(options.database, Limits(seconds=options.seconds)) as sandbox:
+            sandbox.schema  # noqa: B018 a file that is no database is to fail here, not at the first call
+            episode = Episode(options.question, sandbox, limits, options.gated, options.evidence, prompts)
+            _play(episode, sandbox)
+    except (OSError, ValueError) as error:
+        print(f"env: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m env", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("database", type=Path, help="SQLite file; it is opened read-only")
+    parser.add_argument("--question", required=True, help="what is to be answered")
+    parser.add_argument("--evidence", default="", help="hint shown after the question")
+    parser.add_argument("--gated", action="store_true", help="refuse submit_sql until the query has been run")
+    parser.add_argument("--prompts", type=Path, help="JSON file of prompts (default: the project's own)")
+    parser.add_argument("--tool-turns", type=int, default=6, help="turns with calls (default: 6)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="time limit of a query (default: 5)")
+    return parser
+
+
+def _play(episode: Episode, sandbox: Sandbox) -> None:
+    for message in episode.prompt():
+        _show(message["role"], message["content"])
+    while episode.finished is None:
+        completion = _read_turn()
+        if completion is None:
+            print("\nGiven up: the episode has no end.")
+            return
+        answer = episode.step(completion)
+        if not isinstance(answer, Finished):
+            _show("user", answer.text)
+    _show_end(episode.finished, sandbox)
+
+
+def _show(role: str, text: str) -> None:
+    print(f"--- {role}\n{printable(text)}\n")
+
+
+def _show_end(finished: Finished, sandbox: Sandbox) -> None:
+    print(f"--- ended by {finished.ended_by}\n{printable(finished.sql or '(no answer)')}\n")
+    if not finished.sql:
+        return
+    try:
+        result = sandbox.execute(finished.sql, SHOWN_ROWS)
+    except SqlError as error:
+        print(f"It does not run: {error.message}")
+        return
+    print(printable("\n".join(table_lines(result.columns, result.rows, EpisodeLimits().cell_chars))))
+    if result.truncated:
+        print(f"... (first {SHOWN_ROWS} rows)")
+
+
+def _read_turn() -> str | None:
+    """The lines up to an empty one, short calls written out; None at the end of the input."""
+    print("--- you (an empty line sends)")
+    lines: list[str] = []
+    for line in sys.stdin:
+        if not line.strip() and lines:
+            break
+        if line.strip():
+            lines.append(_written_out(line.rstrip("\r\n")))
+    return "\n".join(lines) if lines else None
+
+
+def _written_out(line: str) -> str:
+    """``sample_rows orders 3`` as the JSON call that it stands for; any other line as it is.
+
+    The last text argument takes the rest of the line, so that SQL and names with blanks need no quotes.
+    """
+    tool, _, rest = line.strip().partition(" ")
+    signature = SIGNATURES.get(tool)
+    if signature is None:
+        return line
+    args: dict[str, str | int] = {}
+    rest = rest.strip()
+    names = list(signature)
+    if names and signature[names[-1]][0] is int:
+        name = names.pop()
+        before, _, last = rest.rpartition(" ")
+        if before and last.isdecimal():
+            args[name], rest = int(last), before.strip()
+    for name, word in zip(names, rest.split(maxsplit=max(len(names) - 1, 0)), strict=False):
+        args[name] = word
+    call = json.dumps({"tool": tool, "args": args}, ensure_ascii=False)
+    print(f"    {printable(call)}")
+    return call
+
+
+if __name__ == "__main__":
+    sys.exit(main())
