@@ -41,7 +41,6 @@ FUNCTIONS = frozenset(
 )
 # Table-valued functions that see only their arguments, and the schema table under its internal names.
 TABLES = frozenset({"json_each", "json_tree", "sqlite_master", "sqlite_schema", "sqlite_temp_master"})
-HIDDEN = frozenset({"dbstat", "bytecode", "tables_used", "fts3tokenize", "fsdir", "zipfile", "completion"})
 
 DENIED = "\0"  # no table has this name
 
@@ -56,21 +55,23 @@ def fold(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").lower().decode("utf-8", "surrogateescape")
 
 
-def authorizer(names: Iterable[str], reads: set[str]) -> Callback:
-    """The callback for ``Connection.set_authorizer``; ``names`` are all tables and views of the file.
+def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str]) -> Callback:
+    """The callback for ``Connection.set_authorizer``.
 
+    ``names`` are all tables and views of the file, ``modules`` what this SQLite can make virtual tables from.
     Every read adds the table's name to ``reads``; where no column is read (``count(*)``) it is the name as the
     statement spells it, which may be a common table expression's. A refusal adds DENIED.
     """
     known = TABLES | set(names)
     folded = {fold(name) for name in known}
+    outside = set(modules) - TABLES  # sqlite_stmt, dbstat …: some can be read without being in the file
 
     def readable(name: str, column: str) -> bool:
         name = fold(name)
         if name in folded:
             return True
         # With a column it is a table outside the file; without, it may be a common table expression.
-        return not column and name not in HIDDEN and not name.startswith(("sqlite_", "pragma_"))
+        return not column and name not in outside and not name.startswith(("sqlite_", "pragma_"))
 
     def allowed(action: int, first: str, second: str) -> bool:
         if action == READ:

@@ -47,6 +47,7 @@ class Connection:
             connection.execute(f"PRAGMA {pragma}")
         connection.text_factory = decode
         stored = connection.execute(SCHEMA).fetchall()
+        modules = [name for (name,) in connection.execute("PRAGMA module_list")]
         virtual = [name for _, name, sql in stored if sql and fold(sql[:30]).startswith("create virtual")]
         self._connect_virtual_tables(virtual)
         shadow = self._shadow_tables() if virtual else set()
@@ -58,7 +59,7 @@ class Connection:
         connection.text_factory = str
         self._set_limits()
         connection.set_progress_handler(self._overdue, STEPS)
-        connection.set_authorizer(authorizer([name for _, name, _ in stored], self.reads))
+        connection.set_authorizer(authorizer([name for _, name, _ in stored], modules, self.reads))
 
     def _connect_virtual_tables(self, virtual: list[str]) -> None:
         """Declare them now: while it declares one, SQLite asks the authorizer for writes that we must refuse."""

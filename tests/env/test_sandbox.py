@@ -1,0 +1,299 @@
+"""The sandbox' answers: exact values, typed errors, nothing but reading this database."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+
+SCHEMA = """
+CREATE TABLE Person(id INTEGER PRIMARY KEY, name TEXT, "größe" REAL);
+CREATE TABLE pet(owner INTEGER REFERENCES Person(id), kind TEXT);
+CREATE VIEW owners AS SELECT name, kind FROM Person JOIN pet ON owner = id;
+CREATE INDEX pets ON pet(kind);
+INSERT INTO Person VALUES (1, 'Ann', 1.5), (2, 'Bob', NULL), (3, NULL, 9e999);
+INSERT INTO pet VALUES (1, 'cat'), (1, 'dog'), (2, 'cat');
+"""
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with WorkerPool(workers=1) as pool:
+        yield pool
+
+
+def build(path: Path, script: str) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+    return path
+
+
+@pytest.fixture
+def database(tmp_path) -> Path:
+    return build(tmp_path / "d.sqlite", SCHEMA)
+
+
+@pytest.fixture
+def sandbox(database, pool):
+    with Sandbox(database, Limits(seconds=2.0), pool) as sandbox:
+        yield sandbox
+
+
+def failure(sandbox: Sandbox, sql: str) -> SqlError:
+    with pytest.raises(SqlError) as caught:
+        sandbox.execute(sql)
+    return caught.value
+
+
+def test_values_arrive_exactly(sandbox):
+    sql = "SELECT 1, -9223372036854775808, 0.1, 9e999, -9e999, 'ä\u0000b', x'00ff', NULL, 1 = 1, 'a' AS a, 'b' AS a"
+    with closing(sqlite3.connect(":memory:")) as connection:
+        expected = connection.execute(sql.replace("\u0000", "'||char(0)||'")).fetchall()
+    result = sandbox.execute(sql.replace("\u0000", "'||char(0)||'"))
+    assert repr(result.rows) == repr(expected)
+    assert result.columns[-2:] == ("a", "a")
+    assert not result.truncated
+
+
+def test_text_that_is_not_utf8_is_kept_bytewise(sandbox):
+    rows = sandbox.execute("SELECT CAST(x'66fcfe' AS TEXT), 'für', x'ff'").rows
+    assert rows == [("f\udcfc\udcfe", "für", b"\xff")]
+    assert rows[0][0].encode("utf-8", "surrogateescape") == b"f\xfc\xfe"
+    assert sandbox.execute("SELECT CAST(x'ff' AS TEXT)").rows == [("\udcff",)]
+
+
+@pytest.mark.parametrize(
+    "sql, rows, truncated",
+    [
+        ("SELECT 1 WHERE 0", 0, False),
+        ("WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT x FROM c LIMIT 4", 4, False),
+        ("WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT x FROM c LIMIT 5", 5, False),
+        ("WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT x FROM c LIMIT 6", 5, True),
+        ("WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT x FROM c", 5, True),
+    ],
+)
+def test_preview_says_whether_there_is_more(sandbox, sql, rows, truncated):
+    result = sandbox.execute(sql, max_rows=5)
+    assert (len(result.rows), result.truncated) == (rows, truncated)
+
+
+def test_rows_over_the_limit_are_an_error_and_at_the_limit_none(database, pool):
+    count = "WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT x FROM c LIMIT {}"
+    with Sandbox(database, Limits(rows=700), pool) as sandbox:
+        assert [row[0] for row in sandbox.execute(count.format(700)).rows] == list(range(1, 701))
+        error = failure(sandbox, count.format(701))
+        assert (error.kind, error.message) == ("rows", "the result has more than 700 rows")
+        assert len(sandbox.execute(count.format(701), max_rows=9_999).rows) == 700
+        assert sandbox.execute(count.format(1), max_rows=0).truncated
+
+
+@pytest.mark.parametrize(
+    "sql, kind, message",
+    [
+        ("SELEC 1", "syntax", 'near "SELEC": syntax error'),
+        ("SELECT (1", "syntax", "incomplete input"),
+        ("SELECT 'a", "syntax", 'unrecognized token: "\'a"'),
+        ("", "syntax", "empty statement"),
+        (" ;; -- nothing\n/* at all */;", "syntax", "empty statement"),
+        ("SELECT 1\u0000", "syntax", "the query contains a null character"),
+        ("SELECT '\ud800'", "syntax", "the query holds a lone surrogate, which is not text"),
+        ("SELECT * FROM nobody", "schema", "no such table: nobody"),
+        ("SELECT age FROM Person", "schema", "no such column: age"),
+        ("SELECT id FROM Person a, Person b", "schema", "ambiguous column name: id"),
+        ("SELECT median(id) FROM Person", "schema", "no such function: median"),
+        ("SELECT length(1, 2)", "schema", "wrong number of arguments to function length()"),
+        ("SELECT 1; SELECT 2", "other", "You can only execute one statement at a time."),
+        ("SELECT sum(x) FROM (SELECT 9223372036854775807 x UNION ALL SELECT 1)", "other", "integer overflow"),
+        ("SELECT zeroblob(2000000)", "memory", "string or blob too big"),
+        ("SELECT 'x' LIKE printf('%.*c', 6000, '%')", "memory", "LIKE or GLOB pattern too complex"),
+        ("DELETE FROM pet", "denied", "not authorized"),
+        ("PRAGMA user_version = 3", "denied", "not authorized"),
+        ("DROP TABLE IF EXISTS nobody", "denied", "only statements that return rows are allowed"),
+    ],
+)
+def test_errors_have_a_kind_and_sqlites_own_words(sandbox, sql, kind, message):
+    error = failure(sandbox, sql)
+    assert (error.kind, error.message) == (kind, message)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1;",
+        "SELECT 1;;",
+        "SELECT 1; ; -- the end;",
+        "/* ; */ SELECT 1 /* ; */;\n;",
+        "\ufeffSELECT 1",
+        "-- first\nSELECT 1",
+    ],
+)
+def test_empty_statements_and_comments_do_not_count(sandbox, sql):
+    assert sandbox.execute(sql).rows == [(1,)]
+
+
+@pytest.mark.parametrize("sql", ["SELECT ';'; SELECT 2", "SELECT 1;; x", "SELECT 1; -- a\n DELETE FROM pet"])
+def test_a_second_statement_is_refused(sandbox, sql):
+    assert failure(sandbox, sql).kind == "other"
+
+
+@pytest.mark.parametrize(
+    "sql, tables",
+    [
+        ("SELECT name FROM person", {"Person"}),
+        ("SELECT count(*) FROM main.PERSON", {"Person"}),
+        ("SELECT * FROM owners", {"Person", "pet"}),
+        ("WITH p AS (SELECT kind FROM pet) SELECT count(*) FROM p", {"pet"}),
+        ("SELECT (SELECT max(id) FROM Person WHERE id IN (SELECT owner FROM pet))", {"Person", "pet"}),
+        ("SELECT name FROM Person NATURAL JOIN sqlite_master", {"Person"}),
+        ("EXPLAIN QUERY PLAN SELECT * FROM pet", {"pet"}),
+        ("SELECT name FROM sqlite_master", set()),
+        ("SELECT 1", set()),
+    ],
+)
+def test_tables_that_a_statement_reads(sandbox, sql, tables):
+    assert sandbox.execute(sql).tables == tables
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO pet VALUES (3, 'fox') RETURNING kind",
+        "CREATE TABLE new(a)",
+        "CREATE TEMP TABLE pet AS SELECT 1",
+        "CREATE TEMP TRIGGER t AFTER INSERT ON pet BEGIN SELECT 1; END",
+        "CREATE VIRTUAL TABLE f USING fts5(a)",
+        "DROP VIEW owners",
+        "DROP INDEX pets",
+        "ALTER TABLE pet RENAME TO animal",
+        "REINDEX",
+        "ANALYZE pet",
+        "VACUUM",
+        "ATTACH 'other.sqlite' AS other",
+        "BEGIN",
+        "ROLLBACK",
+        "SAVEPOINT a",
+        "RELEASE a",
+        "EXPLAIN DELETE FROM pet",
+        "SELECT load_extension('x')",
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT sqlite_log(1, 'x')",
+        "SELECT rtreenode(2, x'00')",
+        "SELECT sql FROM sqlite_stmt",
+        "SELECT count(*) FROM sqlite_stmt",
+        "SELECT * FROM dbstat",
+        "SELECT count(*) FROM dbstat",
+        "SELECT * FROM pragma_database_list",
+        "SELECT count(*) FROM pragma_database_list",
+        "PRAGMA writable_schema = ON",
+        "PRAGMA query_only = OFF",
+        "PRAGMA trusted_schema = ON",
+        "PRAGMA temp_store_directory",
+        "PRAGMA mmap_size = 0",
+        "PRAGMA cache_size = 1",
+        "PRAGMA encoding",
+        "PRAGMA wal_checkpoint",
+        "PRAGMA optimize",
+        "PRAGMA integrity_check",
+        "PRAGMA no_such_pragma",
+    ],
+)
+def test_anything_but_reading_is_denied(sandbox, database, sql):
+    before = database.read_bytes()
+    assert failure(sandbox, sql).kind == "denied"
+    assert database.read_bytes() == before
+    assert [path.name for path in database.parent.iterdir()] == [database.name]
+
+
+@pytest.mark.parametrize("name", ["table_info(pet)", "table_xinfo(pet)", "table_list", "index_list(pet)"])
+def test_pragmas_that_describe_the_schema_work(sandbox, name):
+    assert sandbox.execute(f"PRAGMA {name}").rows
+
+
+def test_a_common_table_may_have_any_name(sandbox):
+    for name in ("completion", "fsdir_rates", "dbstats", "zipfiles", "Person"):
+        assert sandbox.execute(f"WITH {name} AS (VALUES (1), (2)) SELECT count(*) FROM {name}").rows == [(2,)]
+
+
+def test_refused_settings_change_no_later_answer(sandbox):
+    for pragma in ("case_sensitive_like = ON", "reverse_unordered_selects = ON", "short_column_names = OFF"):
+        assert failure(sandbox, f"PRAGMA {pragma}").kind == "denied"
+    assert sandbox.execute("SELECT 'A' LIKE 'a', id FROM Person").rows == [(1, 1), (1, 2), (1, 3)]
+
+
+def test_other_kinds_of_table_are_readable(tmp_path, pool):
+    script = """
+    PRAGMA encoding = 'UTF-16le';
+    CREATE VIRTUAL TABLE doc USING fts5(body); INSERT INTO doc VALUES ('hello world'), ('good bye');
+    CREATE VIRTUAL TABLE old USING fts4(body); INSERT INTO old VALUES ('hello world');
+    CREATE VIRTUAL TABLE box USING rtree(id, low, high); INSERT INTO box VALUES (7, 1, 2);
+    CREATE TABLE pair(k TEXT PRIMARY KEY, v INT, twice INT AS (v * 2)) WITHOUT ROWID; INSERT INTO pair VALUES ('ü', 4);
+    """
+    with Sandbox(build(tmp_path / "k.sqlite", script), Limits(), pool) as sandbox:
+        assert sandbox.execute("SELECT body FROM doc WHERE doc MATCH 'hello'").rows == [("hello world",)]
+        assert sandbox.execute("SELECT body FROM doc WHERE doc MATCH 'bye'").tables == {"doc"}
+        assert sandbox.execute("SELECT count(*) FROM old WHERE body MATCH 'hello'").rows == [(1,)]
+        assert sandbox.execute("SELECT id FROM box WHERE low <= 1.5 AND high >= 1.5").rows == [(7,)]
+        assert sandbox.execute("SELECT k, twice FROM pair").rows == [("ü", 8)]
+        assert failure(sandbox, "INSERT INTO doc(doc) VALUES ('optimize')").kind == "denied"
+
+
+@pytest.mark.parametrize("name", ["a b%20c.sqlite", "q?mode=rwc&x#y.sqlite", "it's ü.db", "c:\\d.db", "%2e%2e", "'; x"])
+def test_any_file_name(tmp_path, pool, name, monkeypatch):
+    build(tmp_path / name, SCHEMA)
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / name, name, Path("/" + str(tmp_path)) / name):
+        with Sandbox(path, Limits(), pool) as sandbox:
+            assert sandbox.execute("SELECT count(*) FROM Person").rows == [(3,)]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_that_is_no_database(tmp_path, pool):
+    path = tmp_path / "text.sqlite"
+    path.write_text("a, b, c\n" * 1000)
+    with Sandbox(path, Limits(), pool) as sandbox:
+        for _ in range(2):
+            error = failure(sandbox, "SELECT 1")
+            assert (error.kind, error.message) == ("other", "file is not a database")
+    with pytest.raises(FileNotFoundError, match="no database file at .*nowhere.sqlite"):
+        Sandbox(tmp_path / "nowhere.sqlite", Limits(), pool)
+
+
+def test_an_orphaned_log_is_refused(database, pool):
+    Path(f"{database}-wal").write_bytes(b"x" * 32)
+    with pytest.raises(ValueError, match="d.sqlite-wal holds changes that a program left behind"):
+        Sandbox(database, Limits(), pool)
+
+
+def test_limits_of_one_sandbox(database, pool):
+    limits = Limits(seconds=3.0, length=1_000, sql_length=250, depth=10, result_mb=1, instructions=100)
+    with Sandbox(database, limits, pool) as sandbox:
+        assert failure(sandbox, "SELECT zeroblob(1001)").message == "string or blob too big"
+        assert failure(sandbox, f"SELECT {'1' * 300}").message == "query string is too large"
+        assert failure(sandbox, "SELECT 1" + "+1" * 20).message.startswith("Expression tree is too large")
+        many = "WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT zeroblob(1000) FROM c"
+        assert failure(sandbox, many).message == "the result is larger than 1 MB"
+        union = " UNION ".join(["SELECT * FROM pet"] * 9)
+        assert failure(sandbox, union).message == "out of memory"
+    with Sandbox(database, Limits(), pool) as sandbox:
+        assert sandbox.execute("SELECT length(zeroblob(1001))").rows == [(1001,)]
+
+
+def test_wrong_use_is_told_at_once(database, pool):
+    with pytest.raises(ValueError, match="env limit rows is 0"):
+        Limits(rows=0)
+    sandbox = Sandbox(database, Limits(), pool)
+    with pytest.raises(ValueError, match="max_rows is -1"):
+        sandbox.execute("SELECT 1", max_rows=-1)
+    with pytest.raises(TypeError, match="a query is a str, not NoneType"):
+        sandbox.execute(None)
+    sandbox.close()
+    sandbox.close()
+    with pytest.raises(RuntimeError, match="is closed"):
+        sandbox.execute("SELECT 1")
+
+
+def test_schema_comes_with_the_sandbox(sandbox):
+    assert sandbox.schema.tables == ("Person", "pet")
+    assert sandbox.schema is sandbox.schema
