@@ -206,16 +206,6 @@ class PolicyConfig:
 
 
 @dataclass
-class DemoCorpusConfig:
-    """The generated corpus, written where corpus.name is `demo`."""
-
-    train_databases: int = key(160, "ours", "databases of the train split", low=1)
-    test_databases: int = key(60, "ours", "databases of the test split, none of them in train", low=1)
-    train_questions: int = key(24, "ours", "questions a database of the train split", low=1)
-    test_questions: int = key(6, "ours", "questions a database of the test split", low=1)
-
-
-@dataclass
 class Config:
     """A whole run."""
 
@@ -232,4 +222,3 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
-    demo_corpus: DemoCorpusConfig = field(default_factory=DemoCorpusConfig)
