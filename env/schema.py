@@ -170,7 +170,8 @@ def _read_file(file: Path, mtime_ns: int, size: int) -> SchemaGraph:
     with closing(sqlite3.connect(read_only_uri(file), uri=True)) as connection:
         try:
             return SchemaGraph.from_connection(connection)
-        except sqlite3.DatabaseError as error:
+        # UnicodeDecodeError: SQLite's message quotes a name that is not UTF-8.
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise ValueError(f"{file} cannot be read as a SQLite database: {error}") from error
 
 
@@ -188,14 +189,16 @@ def _is_internal(name: str) -> bool:
     return fold_name(name).startswith("sqlite_")
 
 
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _pragma(connection: sqlite3.Connection, pragma: str, name: str) -> list[tuple]:
+    """The rows of a pragma on one table; by value, since Python refuses statements with bytes that are not UTF-8."""
+    sql = f"SELECT * FROM pragma_{pragma}(CAST(? AS TEXT), 'main')"
+    return connection.execute(sql, [name.encode("utf-8", "surrogateescape")]).fetchall()
 
 
 def _relation(connection: sqlite3.Connection, name: str, ddl: str) -> _Relation:
     """Columns by ``table_xinfo``: ``table_info`` leaves out generated ones."""
     try:
-        rows = connection.execute(f"PRAGMA main.table_xinfo({_quote(name)})").fetchall()
+        rows = _pragma(connection, "table_xinfo", name)
     except sqlite3.OperationalError:
         rows = []  # a view over a missing table, a virtual table without its module: it has no columns to offer
     # hidden = 1 marks the hidden columns of virtual tables; 2 and 3 are generated columns, which can be read.
@@ -219,7 +222,7 @@ def _foreign_keys(connection: sqlite3.Connection, tables: list[_Relation]) -> li
 def _declared_keys(connection: sqlite3.Connection, table: str) -> list[list[tuple]]:
     """A table's declared keys in the order of their declaration, each as its rows of ``foreign_key_list``."""
     keys: dict[int, list[tuple]] = {}
-    for row in connection.execute(f"PRAGMA main.foreign_key_list({_quote(table)})").fetchall():
+    for row in _pragma(connection, "foreign_key_list", table):
         keys.setdefault(row[0], []).append(row)
     # SQLite numbers the keys from the last declared one backwards.
     return [sorted(keys[number]) for number in sorted(keys, reverse=True)]
