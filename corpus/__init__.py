@@ -2,7 +2,7 @@
 
 from corpus.errors import CorpusError
 from corpus.gold_tables import UnparsedSql, gold_tables
-from corpus.prepare import prepare
+from corpus.preparation import prepare
 from corpus.prepared import PreparedCorpus, open_prepared
 from corpus.question import Question
 

@@ -5,7 +5,7 @@ import sys
 
 from corpus.errors import CorpusError
 from corpus.inspection import print_report
-from corpus.prepare import prepare
+from corpus.preparation import prepare
 from corpus.prepared import PreparedCorpus, open_prepared
 from corpus.sources import NAMES
 from curriculum import Buckets, masked_length  # only here: the package itself knows nothing of what uses it

@@ -166,7 +166,9 @@ def make_questions(chance: random.Random, schema: DemoSchema, count: int) -> Ite
     connection.executescript(schema_row(schema)["full_schema"])
     for name, rows in schema.rows.items():
         if rows:
-            connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", (tuple(r.values()) for r in rows))
+            connection.executemany(
+                f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", (tuple(r.values()) for r in rows)
+            )
     seen: set[str] = set()
     for _ in range(50 * count):
         difficulty = chance.choice(list(DIFFICULTIES))

@@ -1,0 +1,115 @@
+"""Which golds are marked unstable, and why."""
+
+from pathlib import Path
+
+import pytest
+
+from corpus.execution import connect
+from corpus.gold import GoldDatabase
+from corpus.stability import Probes, same_rows
+from tests.corpus.makers import database
+
+SCRIPT = """
+CREATE TABLE runner (id INTEGER PRIMARY KEY, name TEXT, team TEXT, points INT, weight REAL, born TEXT);
+INSERT INTO runner VALUES (1, 'Ann', 'red', 5, 60.1, '1990-01-01'), (2, 'Bob', 'red', 9, 70.2, '1991-01-01'),
+  (3, 'Cid', 'blue', 9, 80.3, '1992-01-01'), (4, 'Dan', 'blue', 1, 0.1, '1993-01-01'),
+  (5, 'Eve', 'green', 3, 1e9, NULL);
+CREATE TABLE pair (a TEXT COLLATE NOCASE, b INT, PRIMARY KEY (a, b)) WITHOUT ROWID;
+INSERT INTO pair VALUES ('x', 1), ('Y', 2), ('z', 3);
+"""
+
+
+@pytest.fixture(scope="module")
+def runners(tmp_path_factory: pytest.TempPathFactory) -> GoldDatabase:
+    return GoldDatabase(database(tmp_path_factory.mktemp("stability") / "runners.sqlite", SCRIPT))
+
+
+def cause(runners: GoldDatabase, sql: str) -> str:
+    verdict, rows, touched = runners.judge(sql, 5)
+    assert not verdict.dropped, verdict
+    return Probes(runners).cause(sql, rows, touched, verdict.tables, 5)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT name FROM runner WHERE born < date('now', '-40 years')", "clock"),
+        ("SELECT CURRENT_DATE > '2030-01-01' FROM runner", "clock"),
+        ("SELECT name FROM runner WHERE strftime('%Y', 'now') - strftime('%Y', born) > 50", "clock"),
+        ("SELECT count(*) FROM runner WHERE julianday() - julianday(born) > 9000", "clock"),
+        ("SELECT name FROM runner ORDER BY random() LIMIT 1", "random"),
+        ("SELECT name, abs(random()) FROM runner", "random"),
+        ("SELECT name FROM runner ORDER BY points DESC LIMIT 1", "limit_ties"),
+        ("SELECT name FROM runner LIMIT 2", "limit_ties"),
+        ("SELECT team FROM runner GROUP BY team ORDER BY count(*) DESC LIMIT 1", "limit_ties"),
+        (
+            "SELECT count(*) FROM runner WHERE weight > (SELECT weight FROM runner ORDER BY points DESC LIMIT 1)",
+            "limit_ties",
+        ),
+        ("SELECT name FROM runner ORDER BY points", "tie_order"),
+        ("SELECT team, group_concat(name) FROM runner GROUP BY team", "concat_order"),
+        ("SELECT json_group_array(name) FROM runner", "concat_order"),
+        ("SELECT team, name FROM runner GROUP BY team", "row_order"),
+        (
+            "SELECT name FROM (SELECT name, row_number() OVER (ORDER BY points DESC) r FROM runner) WHERE r = 1",
+            "row_order",
+        ),
+    ],
+)
+def test_unstable(runners: GoldDatabase, sql: str, expected: str) -> None:
+    assert cause(runners, sql) == expected
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT name FROM runner",
+        "SELECT name FROM runner ORDER BY points, name",
+        "SELECT points FROM runner ORDER BY points",
+        "SELECT points FROM runner ORDER BY points DESC LIMIT 1",
+        "SELECT name FROM runner ORDER BY points LIMIT 2",
+        "SELECT team, max(points), name FROM runner WHERE team = 'red' GROUP BY team",
+        "SELECT avg(weight), sum(weight), total(weight) FROM runner",
+        "SELECT name FROM runner WHERE date(born) < '1992-01-01' AND strftime('%m', born) = '01'",
+        "SELECT count(*) FROM runner WHERE random() IS NOT NULL",
+        "SELECT rowid, name FROM runner",
+        "SELECT a FROM pair WHERE a = 'y' AND b = 2",
+        "SELECT name FROM runner WHERE points > 100 ORDER BY points LIMIT 3",
+        "SELECT * FROM runner AS r JOIN runner AS s ON s.points = r.points",
+        "SELECT team, count(*) AS n FROM runner GROUP BY team ORDER BY n, team",
+    ],
+)
+def test_stable(runners: GoldDatabase, sql: str) -> None:
+    assert cause(runners, sql) == ""
+
+
+def test_reversed_scan_of_an_index_alone(tmp_path: Path) -> None:
+    """Falling keys in rising rows: an index scan shows the rows as a reversed copy would, so only the PRAGMA tells."""
+    script = "CREATE TABLE t (a INT); CREATE INDEX i ON t (a); INSERT INTO t VALUES (3), (2), (1);"
+    unstable = GoldDatabase(database(tmp_path / "t.sqlite", script))
+    assert cause(unstable, "SELECT a FROM t WHERE a > 0 LIMIT 2") == "limit_ties"
+
+
+def test_probes_leave_the_connection_that_judges_alone(runners: GoldDatabase) -> None:
+    cause(runners, "SELECT name, date('now') FROM runner LIMIT 1")
+    (today,) = runners.judge("SELECT date('now') = date(julianday('now')) FROM runner LIMIT 1", 5)[1][0]
+    assert today == 1
+    fresh = connect(runners.path).execute("SELECT id FROM runner LIMIT 1").fetchone()
+    assert fresh == (1,)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ordered", "same"),
+    [
+        ([(1,), (2,)], [(2,), (1,)], False, True),
+        ([(1,), (2,)], [(2,), (1,)], True, False),
+        ([(0.1 + 0.2, "x"), (5, "y")], [(5.0, "y"), (0.3, "x")], False, True),
+        ([(1,)], [("1",)], False, False),
+        ([(None,)], [(0,)], False, False),
+        ([(1,), (1,), (2,)], [(1,), (2,), (2,)], False, False),
+        ([(b"a",)], [("a",)], False, False),
+        ([], [], True, True),
+    ],
+)
+def test_same_rows(a: list[tuple], b: list[tuple], ordered: bool, same: bool) -> None:
+    assert same_rows(a, b, ordered) is same
