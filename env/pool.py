@@ -25,6 +25,7 @@ GRACE_SECONDS = 0.4
 # of others, then for anything. Opening a connection elsewhere costs about 1 ms.
 SHORT_PATIENCE_SECONDS = 0.002
 PATIENCE_SECONDS = 0.02
+ATTEMPTS = 5
 CONNECTIONS = 128  # a worker's open connections; the one unused longest is closed first
 GOLDEN = 0.6180339887498949  # multiples of it spread evenly, also every second or third key alone
 HOMES = 16  # no more than this many, however many cores: a single process' threads cannot keep more busy
@@ -139,20 +140,20 @@ class WorkerPool:
         return slot
 
     def _ask(self, slot: Slot, client: Client, query: tuple) -> tuple:
-        sent = False
-        while not sent:
+        for _ in range(ATTEMPTS):
             worker = slot.worker = slot.worker or self._new_worker()
             try:
                 worker.wait_ready()
                 worker.set_timeout(client.limits.seconds + GRACE_SECONDS)
                 send(worker.descriptor, self._request(slot, worker, client, query))
-                sent = True
             except (BrokenPipeError, ConnectionResetError):
-                self._end(slot)  # it was ended from outside while idle: the next one has the query to itself
+                self._end(slot)  # killed from outside before it had the query: another may have it
             except BaseException:
                 self._end(slot)
                 raise
-        return self._answer(slot, worker, client)
+            else:
+                return self._answer(slot, worker, client)
+        raise RuntimeError(f"{ATTEMPTS} SQL worker processes in a row were killed from outside: is memory used up?")
 
     def _request(self, slot: Slot, worker: Worker, client: Client, query: tuple) -> bytes:
         closing = slot.take_closing() if slot.closing else ()

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 
 from env.limits import Kind
@@ -41,16 +42,24 @@ class Worker:
         self.ready = False
 
     def wait_ready(self) -> None:
-        """Return once the process answers. Raises RuntimeError where it does not start."""
+        """Return once the process answers.
+
+        Raises BrokenPipeError where something killed it meanwhile, RuntimeError where it does not start.
+        """
         if self.ready:
             return
         self.set_timeout(START_SECONDS)
         try:
             receive(self.descriptor)
         except (EOFError, OSError) as error:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1.0)  # its socket is closed: it is at its end, or hangs
+            code = self.process.returncode
             self.end()
+            if code is not None and code < 0:
+                raise BrokenPipeError("the SQL worker process was killed while it started") from error
             raise RuntimeError(
-                f"the SQL worker process did not start (exit code {self.process.returncode}): see its error output, "
+                f"the SQL worker process did not start (exit code {code}): see its error output, "
                 f"and check that {sys.executable} -I -S can import sqlite3"
             ) from error
         self.ready = True

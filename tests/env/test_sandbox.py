@@ -267,14 +267,14 @@ def test_an_orphaned_log_is_refused(database, pool):
 
 
 def test_limits_of_one_sandbox(database, pool):
-    limits = Limits(seconds=3.0, length=1_000, sql_length=250, depth=10, result_mb=1, instructions=100)
+    limits = Limits(seconds=3.0, length=1_000, sql_length=400, depth=10, result_mb=1, instructions=100)
     with Sandbox(database, limits, pool) as sandbox:
         assert failure(sandbox, "SELECT zeroblob(1001)").message == "string or blob too big"
-        assert failure(sandbox, f"SELECT {'1' * 300}").message == "query string is too large"
+        assert failure(sandbox, f"SELECT {'1' * 500}").message == "query string is too large"
         assert failure(sandbox, "SELECT 1" + "+1" * 20).message.startswith("Expression tree is too large")
         many = "WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT zeroblob(1000) FROM c"
         assert failure(sandbox, many).message == "the result is larger than 1 MB"
-        union = " UNION ".join(["SELECT * FROM pet"] * 9)
+        union = " UNION ".join(["SELECT * FROM pet"] * 15)
         assert failure(sandbox, union).message == "out of memory"
     with Sandbox(database, Limits(), pool) as sandbox:
         assert sandbox.execute("SELECT length(zeroblob(1001))").rows == [(1001,)]

@@ -1,0 +1,291 @@
+"""The workers behind the sandbox: what ends, what is replaced, what is left behind, who waits for whom."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from env import pool as pool_module
+from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+
+ROOT = Path(__file__).resolve().parents[2]
+ENDLESS = "WITH c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c) SELECT count(*) FROM c"
+# One call each that looks at no clock and at no interrupt for tens of seconds.
+DEAF = (
+    "SELECT instr(hex(zeroblob(499000)), hex(zeroblob(249000)) || '1') FROM n",
+    "SELECT length(printf('%.*c', 900000000, 'x'))",
+    "SELECT length(trim(hex(zeroblob(490000)), printf('%.*c', 80000, 'x') || '0'))",
+)
+EXPLODING = "WITH t0 AS (SELECT 1 x)" + "".join(
+    f", t{i} AS (SELECT * FROM t{i - 1} UNION ALL SELECT * FROM t{i - 1})" for i in range(1, 25)
+)
+HUNGRY = (
+    "WITH c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 9000) "
+    "SELECT length(json_group_array(printf('%.*c', 90000, 'a'))) FROM c"
+)
+BOMBS = (ENDLESS, *DEAF, f"{EXPLODING} SELECT count(*) FROM t24", HUNGRY)
+
+
+@pytest.fixture
+def database(tmp_path) -> Path:
+    path = tmp_path / "d.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE n(a INTEGER);")
+        connection.executemany("INSERT INTO n VALUES (?)", [(i,) for i in range(100)])
+        connection.commit()
+    return path
+
+
+def wait_until(condition, seconds: float = 5.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+def running(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be reaped does not."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def descriptors(pid: int | str = "self") -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_ends_on_time_and_the_next_query_is_answered_at_once(database, bomb):
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=0.5), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        start = time.monotonic()
+        with pytest.raises(SqlError) as caught:
+            sandbox.execute(bomb)
+        assert time.monotonic() - start < 1.5
+        assert caught.value.kind in ("timeout", "memory")
+        if caught.value.kind == "timeout":
+            assert caught.value.message == "the query ran longer than 0.5 s"
+        start = time.monotonic()
+        assert sandbox.execute("SELECT count(*) FROM n").rows == [(100,)]
+        assert time.monotonic() - start < 0.4
+
+
+def test_time_limits_differ_by_sandbox(database):
+    with WorkerPool(workers=1) as pool:
+        for seconds in (0.2, 0.6, 0.3):
+            with Sandbox(database, Limits(seconds=seconds), pool) as sandbox:
+                start = time.monotonic()
+                with pytest.raises(SqlError, match="timeout"):
+                    sandbox.execute(ENDLESS)
+                assert seconds <= time.monotonic() - start < seconds + 0.35
+
+
+def honest_and_bombs(sandboxes: list[Sandbox], index: int) -> str:
+    """One episode: 20 queries with known answers; every 8th episode drops a bomb in the middle."""
+    sandbox = sandboxes[index % len(sandboxes)]
+    for step in range(20):
+        if index % 8 == 0 and step == 10:
+            with pytest.raises(SqlError) as caught:
+                sandbox.execute(BOMBS[index // 8 % len(BOMBS)])
+            assert caught.value.kind in ("timeout", "memory")
+        result = sandbox.execute(f"SELECT a, {index} FROM n WHERE a >= {step} ORDER BY a", max_rows=2)
+        assert result.rows == [(step, index), (step + 1, index)] and result.truncated
+    return "done"
+
+
+def test_honest_episodes_finish_beside_bombs_on_64_threads(database):
+    with WorkerPool() as pool, ThreadPoolExecutor(64) as threads:
+        sandboxes = [Sandbox(database, Limits(seconds=1.0), pool) for _ in range(8)]
+        ends = list(threads.map(lambda index: honest_and_bombs(sandboxes, index), range(64)))
+    assert ends == ["done"] * 64
+
+
+def test_others_do_not_wait_for_a_slow_query(database):
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=2.0), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        slow = threading.Thread(target=lambda: pytest.raises(SqlError, sandbox.execute, DEAF[1]))
+        slow.start()
+        time.sleep(0.1)
+        start = time.monotonic()
+        for _ in range(5):
+            assert sandbox.execute("SELECT sum(a) FROM n").rows == [(4950,)]
+        assert time.monotonic() - start < 1.0
+        slow.join()
+
+
+def test_a_worker_killed_while_idle_is_replaced(database):
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        for pid in pool.pids:
+            os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda: not any(map(running, pool.pids)))
+        assert sandbox.execute("SELECT max(a) FROM n").rows == [(99,)]
+
+
+@pytest.mark.parametrize("how, kind", [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "other")])
+def test_a_worker_that_dies_under_a_query_is_that_querys_error(database, how, kind):
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        threading.Timer(0.2, os.kill, (pool.pids[0], how)).start()
+        with pytest.raises(SqlError) as caught:
+            sandbox.execute(ENDLESS)
+        assert caught.value.kind == kind
+        assert sandbox.execute("SELECT 1").rows == [(1,)]
+
+
+def test_an_exception_in_the_waiting_thread_leaves_no_stray_answer(database):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(), pool) as sandbox:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                sandbox.execute(ENDLESS)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert sandbox.execute("SELECT 'mine'").rows == [("mine",)]
+
+
+def test_workers_end_with_a_parent_that_is_killed(database):
+    script = f"""
+import sys, threading, time
+from env.sandbox import Limits, Sandbox, WorkerPool
+pool = WorkerPool(workers=1)
+sandbox = Sandbox({str(database)!r}, Limits(seconds=60), pool)
+sandbox.execute("SELECT 1")
+threading.Thread(target=sandbox.execute, args=({DEAF[1]!r},), daemon=True).start()
+time.sleep(0.3)
+print(*pool.pids, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert pids and all(map(running, pids))
+        parent.kill()
+    assert wait_until(lambda: not any(map(running, pids)), 2.0)
+
+
+def test_a_forked_child_has_workers_of_its_own(database):
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        before = pool.pids
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                ok = sandbox.execute("SELECT count(*) FROM n").rows == [(100,)] and not set(before) & set(pool.pids)
+                os._exit(0 if ok else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert sandbox.execute("SELECT min(a) FROM n").rows == [(0,)]
+        assert pool.pids == before
+
+
+def test_a_worker_sees_nothing_of_the_trainer(database, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "abc")
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        for pid in pool.pids:
+            assert b"SECRET_TOKEN" not in Path(f"/proc/{pid}/environ").read_bytes()
+            assert os.readlink(f"/proc/{pid}/cwd") == "/"
+
+
+def test_two_sandboxes_on_one_file_share_no_connection(database):
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(), pool) as one:
+        one.execute("SELECT 1")
+        held = descriptors(pool.pids[0])
+        with Sandbox(database, Limits(), pool) as two:
+            two.execute("SELECT 1")
+            assert descriptors(pool.pids[0]) == held + 1
+        assert wait_until(lambda: descriptors(pool.pids[0]) == held)
+        assert one.execute("SELECT 2").rows == [(2,)]
+
+
+def test_connections_unused_longest_are_closed_and_opened_again(database, monkeypatch):
+    monkeypatch.setattr(pool_module, "CONNECTIONS", 5)
+    with WorkerPool(workers=1) as pool:
+        sandboxes = [Sandbox(database, Limits(), pool) for _ in range(12)]
+        for _ in range(2):
+            for number, sandbox in enumerate(sandboxes):
+                assert sandbox.execute(f"SELECT a FROM n WHERE a = {number}").rows == [(number,)]
+        assert descriptors(pool.pids[0]) < 5 + 8
+
+
+def test_a_closed_pool_has_no_processes_and_says_so(database):
+    pool = WorkerPool(workers=2)
+    sandbox = Sandbox(database, Limits(), pool)
+    sandbox.execute("SELECT 1")
+    failed = []
+
+    def ask() -> None:
+        try:
+            sandbox.execute(ENDLESS)
+        except RuntimeError as error:
+            failed.append(str(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.2)
+    pids = pool.pids
+    pool.close()
+    thread.join(2.0)
+    assert failed == ["this worker pool was closed while the query ran"]
+    assert not any(map(running, pids)) and pool.pids == []
+    with pytest.raises(RuntimeError, match="this worker pool is closed"):
+        sandbox.execute("SELECT 1")
+    with pytest.raises(ValueError, match="at least 1 worker"):
+        WorkerPool(workers=0)
+
+
+def test_a_worker_that_cannot_start_is_told(database, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with (
+        WorkerPool(workers=1) as pool,
+        Sandbox(database, Limits(), pool) as sandbox,
+        pytest.raises(RuntimeError, match="worker process did not start .exit code 1."),
+    ):
+        sandbox.execute("SELECT 1")
+
+
+def test_memory_limits_differ_by_sandbox(database):
+    grow = "SELECT length(json_group_array(printf('%.*c', 90000, 'a'))) FROM n, n AS m LIMIT 1"  # 900 MB
+    half = "SELECT length(json_group_array(printf('%.*c', 90000, 'a'))) FROM n, n AS m WHERE m.a < 5"  # 45 MB, doubled
+    with WorkerPool(workers=1) as pool:
+        small = Sandbox(database, Limits(memory_mb=32, length=500_000_000), pool)
+        large = Sandbox(database, Limits(memory_mb=512, length=500_000_000), pool)
+        for _ in range(2):
+            with pytest.raises(SqlError, match="memory: out of memory"):
+                small.execute(half)
+            assert large.execute(half).rows[0][0] > 45_000_000
+        with pytest.raises(SqlError, match="memory"):
+            large.execute(grow)
+
+
+def test_2000_episodes_leave_no_descriptor_and_no_process(database):
+    with WorkerPool(workers=2) as pool:
+
+        def episode(number: int) -> int:
+            with Sandbox(database, Limits(), pool) as sandbox:
+                for sql in ("SELECT count(*) FROM n", "SELECT nothing", f"SELECT {number}"):
+                    with suppress(SqlError):
+                        rows = sandbox.execute(sql, max_rows=5).rows
+            return rows[0][0]
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(episode, range(50)))
+            assert wait_until(lambda: len(pool.pids) >= 3)
+            before = descriptors() - len(pool.pids), max(map(descriptors, pool.pids))  # one descriptor a process
+            assert list(threads.map(episode, range(2000))) == list(range(2000))
+        assert wait_until(lambda: descriptors() - len(pool.pids) == before[0])
+        assert wait_until(lambda: max(map(descriptors, pool.pids)) <= before[1])
+        assert len(pool.pids) <= 2 * 3 + 1
+    assert pool.pids == []
