@@ -1,29 +1,31 @@
 """Database build: a new SQLite file that holds exactly the chosen tables of another one.
 
-The rows are copied by SQLite itself, table by table, from the source attached read-only, so values keep their
-bytes and types, rows their rowids, and the time grows with the chosen tables, not with the file. CREATE statements
-are the stored ones, word for word: describe_table shows them, so a REFERENCES clause may name a table that does not
-exist here, as it may in any SQLite file. Views and triggers are left out.
+The new file gets the catalog entries of the chosen tables and an empty root page for each; then SQLite copies the rows,
+table by table, from the source attached read-only. So values keep their bytes and types, rows their rowids, and the
+time grows with the chosen tables, not with the file. CREATE statements are the stored ones, word for word:
+describe_table shows them, so a REFERENCES clause may name a table that does not exist here, as it may in any SQLite
+file. Views and triggers are left out.
 """
 
-import contextlib
+import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from env.schema import fold_name
-from sampler.pages import patched_copy
-from sampler.source import Selection, SourceFile, attach, read_source, select_entries
+from sampler.catalog import INDEX_LEAF, TABLE_LEAF, attach_episode, blank_file, write_catalog
+from sampler.source import Entry, SourceFile, open_source, read_source, select_entries
 
 _ROWID_NAMES = ("rowid", "oid", "_rowid_")
-# Not about the statements of one schema but about the file or the disk: another way of copying meets them again.
-_FATAL = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+# First byte of a b-tree's root page to that of an empty one: interior or leaf page of an index or of a table.
+_EMPTY_LEAVES = {2: INDEX_LEAF, 10: INDEX_LEAF, 5: TABLE_LEAF, 13: TABLE_LEAF}
 
 
 def build_database(source: str | Path, tables: Sequence[str], out: str | Path) -> Path:
     """Write the database of ``tables``, in this order, to ``out``, which must not exist; returns ``out``.
 
-    Each table comes with rows, indexes, declared keys, generated columns, AUTOINCREMENT counters and planner
+    Each table comes with rows, indexes, declared keys, generated columns, AUTOINCREMENT counter and planner
     statistics. Raises FileNotFoundError and ValueError for a bad source, ValueError for an unknown table,
     FileExistsError for an existing ``out``.
     """
@@ -32,148 +34,88 @@ def build_database(source: str | Path, tables: Sequence[str], out: str | Path) -
     if target.exists():
         raise FileExistsError(f"{out} exists; an episode's database is always a new file")
     try:
-        _copy_rows(file, tables, target)
-    except _CannotCopyRows:
-        # A schema that SQLite reads but would not write again (an unknown collation, text that is not UTF-8):
-        # the pages are copied instead.
-        target.unlink(missing_ok=True)
-        patched_copy(file, tables, target)
+        _build(file, tables, target)
     except BaseException:
         target.unlink(missing_ok=True)
         raise
     return target
 
 
-class _CannotCopyRows(Exception):
-    """The schema's own statements do not run here."""
+def _build(file: SourceFile, tables: Sequence[str], target: Path) -> None:
+    with open_source(file) as connection:
+        selection = select_entries(connection, file, tables)
+        stored = [entry.root for entry in selection.parts if entry.root]
+        blank_file(target, file, 1 + len(stored), _root_kinds(file, stored))
+        write_catalog(connection, target, selection, {old: new for new, old in enumerate(stored, start=2)})
+        attach_episode(connection, target)
+        statements = _copies(connection, selection.stored)
+        # One script is one call: with 64 tables the calls would cost as much as the work.
+        connection.executescript(";\n".join(["BEGIN", *statements, "COMMIT"]))
 
 
-def _copy_rows(file: SourceFile, tables: Sequence[str], target: Path) -> None:
-    with contextlib.closing(sqlite3.connect(target.absolute().as_uri(), uri=True, isolation_level=None)) as connection:
-        for setting in _settings(file):
-            connection.execute(f"PRAGMA {setting}")
-        attach(connection, file)
-        with _readable(file):
-            selection = select_entries(connection, file, tables)
-        with _row_copy(file):
-            _run(connection, [_statistics(selection), *_create(selection)])
-            _run(connection, _fill(connection, selection))
-            _run(connection, _counters(connection, selection))
+def _root_kinds(file: SourceFile, roots: Sequence[int]) -> list[int]:
+    with file.path.open("rb") as stream:
+        handle = stream.fileno()
+        first_bytes = [os.pread(handle, 1, (root - 1) * file.page_size) for root in roots]
+    kinds = [_EMPTY_LEAVES.get(int.from_bytes(byte, "big"), 0) for byte in first_bytes]
+    if not all(kinds):
+        raise ValueError(f"{file.path} is malformed: page {roots[kinds.index(0)]} is the root of no table or index")
+    return kinds
 
 
-def _settings(file: SourceFile) -> Iterator[str]:
-    """Pragmas for a new file that is written once, and that give it the source's form."""
-    yield f"page_size = {file.page_size}"
-    yield f"encoding = '{file.encoding}'"
-    yield f"user_version = {file.user_version}"
-    yield from ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE")
-    yield from ("foreign_keys = OFF", "ignore_check_constraints = ON")
-
-
-@contextlib.contextmanager
-def _readable(file: SourceFile) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        raise ValueError(f"{file.path} cannot be read as a SQLite database: {error}") from error
-
-
-@contextlib.contextmanager
-def _row_copy(file: SourceFile) -> Iterator[None]:
-    """Tell a schema whose statements do not run from a broken file or a full disk."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        # The low byte is the primary code; a compile-time limit or a closed connection has no code at all.
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _FATAL:
-            raise ValueError(f"no database can be built from {file.path}: {error}") from error
-        raise _CannotCopyRows from error
-    except ValueError as error:
-        raise _CannotCopyRows from error  # a statement with a NUL or with bytes that are not UTF-8
-
-
-def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
-    # One script is one call: with 64 tables the calls would cost as much as the work.
-    connection.executescript(";\n".join(["BEGIN", *statements, "COMMIT"]))
-
-
-def _statistics(selection: Selection) -> str:
-    return "ANALYZE main" if "sqlite_stat1" in selection.internal else ""
-
-
-def _create(selection: Selection) -> list[str]:
-    statements = []
-    for table in selection.tables:
-        statements.append(table.sql)
-        statements += [index.sql for index in selection.indexes.get(fold_name(table.name), []) if index.sql]
-    return [statement for statement in statements if statement]
-
-
-def _fill(connection: sqlite3.Connection, selection: Selection) -> list[str]:
-    """One INSERT a table; for a virtual table its shadow tables, emptied first, hold what it holds."""
-    keyed = {
-        name for _, name, _, _, without_rowid, _ in connection.execute("PRAGMA source.table_list") if without_rowid
-    }
-    statements = []
-    for table in selection.tables:
-        if not table.is_virtual:
-            statements.append(_copy(connection, table.name, table.name in keyed))
-        for shadow in selection.shadows.get(fold_name(table.name), []):
-            statements.append(f"DELETE FROM main.{_quote(shadow.name)}")
-            statements.append(_copy(connection, shadow.name, shadow.name in keyed))
-    return statements
-
-
-def _copy(connection: sqlite3.Connection, table: str, without_rowid: bool) -> str:
-    """The INSERT that copies a table's rows with their rowids.
+def _copies(connection: sqlite3.Connection, tables: Sequence[Entry]) -> Iterator[str]:
+    """One INSERT a table.
 
     The bare form lets SQLite copy whole records without decoding them, but it may number rows anew where the rowid
-    is no column: that changes nothing if they are 1 … n; else rowids must be named.
+    is no column. That changes nothing if they are 1 … n; else rowids must be named.
     """
-    quoted = _quote(table)
+    plain = _with_plain_rowids(connection, tables)
+    for table in tables:
+        quoted = _quote(table.name)
+        columns = [] if table.name in plain else _columns(connection, quoted)
+        if columns:
+            listed = ", ".join(columns)
+            yield f"INSERT INTO episode.{quoted} ({listed}) SELECT {listed} FROM source.{quoted} NOT INDEXED"
+        else:
+            yield f"INSERT INTO episode.{quoted} SELECT * FROM source.{quoted}"
+
+
+def _with_plain_rowids(connection: sqlite3.Connection, tables: Sequence[Entry]) -> set[str]:
+    """Tables without generated columns whose one key column is declared INTEGER: nearly all, told by one query."""
+    rows = connection.execute(
+        "SELECT value FROM json_each(?), pragma_table_xinfo(value, 'source') AS c GROUP BY value "
+        "HAVING max(c.hidden) = 0 AND sum(c.pk > 0) = 1 AND max(c.pk > 0 AND c.type = 'INTEGER' COLLATE NOCASE)",
+        (json.dumps([table.name for table in tables]),),
+    )
+    return {name for (name,) in rows}
+
+
+def _columns(connection: sqlite3.Connection, quoted: str) -> list[str]:
+    """What the copy of a table has to name: rowid and columns but generated ones; empty if the bare form will do."""
     rows = connection.execute(f"PRAGMA source.table_xinfo({quoted})").fetchall()
-    columns = [name for _, name, _, _, _, _, hidden in rows if not hidden]
-    keyed = [kind for _, _, kind, _, _, rank, _ in rows if rank]
-    names = {fold_name(row[1]) for row in rows}
-    rowid = next((name for name in _ROWID_NAMES if name not in names), None)
-    if without_rowid or (len(keyed) == 1 and keyed[0].upper() == "INTEGER"):
-        rowid = None  # there is none, or it is a column
+    columns = [_quote(name) for _, name, _, _, _, _, hidden in rows if not hidden]
+    rowid = _hidden_rowid(connection, quoted, {fold_name(row[1]) for row in rows})
     if len(columns) == len(rows) and (rowid is None or _counts_from_one(connection, quoted, rowid)):
-        return f"INSERT INTO main.{quoted} SELECT * FROM source.{quoted}"
-    listed = ", ".join([*([rowid] if rowid else []), *map(_quote, columns)])
-    return f"INSERT INTO main.{quoted} ({listed}) SELECT {listed} FROM source.{quoted} NOT INDEXED"
+        return []
+    return [rowid, *columns] if rowid else columns
+
+
+def _hidden_rowid(connection: sqlite3.Connection, quoted: str, columns: set[str]) -> str | None:
+    """A name of the table's rowid, or None where no query can read it: it has none, or columns bear its names."""
+    name = next((name for name in _ROWID_NAMES if name not in columns), None)
+    try:
+        connection.execute(f"SELECT {name} FROM source.{quoted} LIMIT 0")
+    except sqlite3.OperationalError:
+        return None  # WITHOUT ROWID
+    return name
 
 
 def _counts_from_one(connection: sqlite3.Connection, quoted: str, rowid: str) -> bool:
-    """Whether the rowids are 1 … n; only the ends and the count are looked up."""
+    """Whether the rowids are 1 … n."""
     ends = f"(SELECT min({rowid}) FROM source.{quoted}), (SELECT max({rowid}) FROM source.{quoted})"
     count, low, high = connection.execute(f"SELECT count(*), {ends} FROM source.{quoted}").fetchone()
     return count == 0 or (low == 1 and high == count)
 
 
-def _counters(connection: sqlite3.Connection, selection: Selection) -> list[str]:
-    """AUTOINCREMENT counters and planner statistics of the chosen tables alone: the rest would name hidden ones."""
-    made = {
-        name
-        for (name,) in connection.execute("SELECT name FROM main.sqlite_master WHERE name LIKE 'sqlite@_%' ESCAPE '@'")
-    }
-    names = ", ".join(_text(name) for name in selection.names)
-    statements = []
-    if "sqlite_sequence" in made & selection.internal:
-        statements.append("DELETE FROM main.sqlite_sequence")
-        statements.append(
-            f"INSERT INTO main.sqlite_sequence SELECT name, seq FROM source.sqlite_sequence WHERE name IN ({names})"
-        )
-    if "sqlite_stat1" in made & selection.internal:
-        statements.append(
-            f"INSERT INTO main.sqlite_stat1 SELECT tbl, idx, stat FROM source.sqlite_stat1 WHERE tbl IN ({names})"
-        )
-    return statements
-
-
 def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

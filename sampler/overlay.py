@@ -11,11 +11,12 @@ An overlay must not be opened with ``immutable=1``: SQLite would then ignore the
 import os
 import secrets
 import struct
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from sampler.pages import patch_pages
-from sampler.source import SourceFile
+from sampler.catalog import blank_file, write_catalog
+from sampler.source import SourceFile, open_source, select_entries
 
 SIDES = ("-wal", "-shm")
 _LOG_MAGIC = 0x377F0682  # checksums over little-endian words
@@ -31,6 +32,24 @@ def overlay_database(file: SourceFile, tables: Sequence[str], out: Path) -> None
     Path(f"{out}-wal").write_bytes(log)
     Path(f"{out}-shm").mkdir()
     os.link(file.path, out)
+
+
+def patch_pages(file: SourceFile, tables: Sequence[str]) -> dict[int, bytes]:
+    """Page number (from 1) to content: page 1 and new catalog pages behind the source's last page.
+
+    They make all tables but the chosen ones unreachable, and no other page changes. SQLite writes them, into a file
+    of the source's length that is all holes.
+    """
+    with tempfile.TemporaryDirectory() as folder, open_source(file) as connection:
+        path = Path(folder) / "catalog.sqlite"
+        blank_file(path, file, file.pages)
+        write_catalog(connection, path, select_entries(connection, file, tables))
+        with path.open("rb") as stream:
+            first = stream.read(file.page_size)
+            stream.seek(file.pages * file.page_size)
+            rest = stream.read()
+    parts = [rest[start : start + file.page_size] for start in range(0, len(rest), file.page_size)]
+    return {1: first} | dict(enumerate(parts, start=file.pages + 1))
 
 
 def write_ahead_log(page_size: int, pages: dict[int, bytes]) -> bytes:

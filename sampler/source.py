@@ -1,19 +1,21 @@
 """Source database: what a build has to know of the file that it takes tables from, read without changing it."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from env.connect import read_only_uri
 from env.schema import fold_name
 
-MAGIC = b"SQLite format 3\0"
-_ENCODINGS = {1: "UTF-8", 2: "UTF-16le", 3: "UTF-16be"}
+_MAGIC = b"SQLite format 3\0"
+_ENCODINGS = {2: "UTF-16le", 3: "UTF-16be"}
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A database file's path and the fields of its 100-byte header (sqlite.org/fileformat.html)."""
+    """A database file: its path, its 100-byte header (sqlite.org/fileformat.html) and its size in bytes."""
 
     path: Path
     header: bytes
@@ -35,61 +37,47 @@ class SourceFile:
         """Text encoding as ``PRAGMA encoding`` names it."""
         return _ENCODINGS.get(int.from_bytes(self.header[56:60], "big"), "UTF-8")
 
-    @property
-    def user_version(self) -> int:
-        """The user's own number, ``PRAGMA user_version``."""
-        return int.from_bytes(self.header[60:64], "big", signed=True)
-
-    @property
-    def uri(self) -> str:
-        """Opens the file read-only; immutable: no lock and no journal, so a read-only folder does too."""
-        return f"{self.path.as_uri()}?mode=ro&immutable=1"
-
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the source's ``sqlite_master``."""
+    """A table or index in the source's catalog; ``root`` is its first page, 0 for a virtual table."""
 
     rowid: int
-    type: str
     name: str
     table: str
-    sql: str | None
-
-    @property
-    def is_virtual(self) -> bool:
-        """Whether it is a virtual table, such as a full-text index."""
-        return self.type == "table" and (self.sql or "").upper().startswith("CREATE VIRTUAL")
+    root: int
+    is_index: bool
+    is_virtual: bool
+    counts: bool  # AUTOINCREMENT
 
 
 @dataclass(frozen=True)
 class Selection:
     """The catalog entries that a build takes over."""
 
-    tables: tuple[Entry, ...]
-    indexes: dict[str, list[Entry]]
-    shadows: dict[str, list[Entry]]
-    internal: frozenset[str]
+    tables: tuple[Entry, ...]  # the chosen ones, in the order asked for
+    parts: tuple[Entry, ...]  # these, each followed by its indexes and, if virtual, its shadow tables
+    internal: frozenset[str]  # SQLite's own tables in the source
 
     @property
-    def names(self) -> list[str]:
-        """The chosen tables as declared, in the order asked for."""
-        return [entry.name for entry in self.tables]
+    def stored(self) -> list[Entry]:
+        """Tables with rows of their own: chosen and shadow tables, not virtual ones."""
+        return [entry for entry in self.parts if not entry.is_index and not entry.is_virtual]
 
 
 def read_source(path: str | Path) -> SourceFile:
     """Header of a database file that nobody writes.
 
     Raises FileNotFoundError where there is none, ValueError where it is no SQLite database or one whose last
-    changes still lie in a journal beside it: opened as immutable it would show an older or a broken state.
+    changes still lie in a journal beside it: without them it would show an older or a broken state.
     """
     file = Path(path).resolve()
     if not file.is_file():
         raise FileNotFoundError(f"no database file at {path}")
     with file.open("rb") as stream:
         header = stream.read(100)
-    if len(header) < 100 or not header.startswith(MAGIC):
-        raise ValueError(f"{path} is not a SQLite database: its first bytes are not {MAGIC!r}")
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        raise ValueError(f"{path} is not a SQLite database: its first bytes are not {_MAGIC!r}")
     for suffix in ("-wal", "-journal"):
         journal = Path(f"{file}{suffix}")
         if journal.exists() and journal.stat().st_size:
@@ -100,43 +88,68 @@ def read_source(path: str | Path) -> SourceFile:
     return SourceFile(file, header, file.stat().st_size)
 
 
-def attach(connection: sqlite3.Connection, source: SourceFile) -> None:
-    """Attach the file as ``source``; names that are not UTF-8 come back with surrogates."""
-    connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
-    connection.execute("ATTACH ? AS source", (source.uri,))
+@contextmanager
+def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
+    """A connection in autocommit mode to which the file is attached as ``source``, read-only.
+
+    Raises ValueError, from inside the block too, where SQLite finds the file broken.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None, uri=True)) as connection:
+        connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        # Databases of one connection share their encoding; rows arrive as they are, valid or not.
+        for setting in (f"encoding = '{file.encoding}'", "foreign_keys = OFF", "ignore_check_constraints = ON"):
+            connection.execute(f"PRAGMA {setting}")
+        try:
+            connection.execute("ATTACH ? AS source", (read_only_uri(file.path),))
+            yield connection
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"no database can be built from {file.path}: {error}") from error
 
 
-def select_entries(connection: sqlite3.Connection, source: SourceFile, tables: Sequence[str]) -> Selection:
-    """Catalog entries of the chosen tables: with their indexes and, for a virtual table, its shadow tables.
+def select_entries(connection: sqlite3.Connection, file: SourceFile, tables: Sequence[str]) -> Selection:
+    """Catalog entries of the chosen tables, with their indexes and shadow tables.
 
     Raises ValueError for a name that is no table of the file, or that comes twice.
     """
-    rows = connection.execute("SELECT rowid, type, name, tbl_name, sql FROM source.sqlite_master ORDER BY rowid")
-    catalog = [Entry(*row) for row in rows]
-    known = {fold_name(entry.name): entry for entry in catalog if entry.type == "table"}
+    catalog = _catalog(connection)
+    known = {fold_name(entry.name): entry for entry in catalog if not entry.is_index}
     chosen: dict[str, Entry] = {}
     for table in tables:
         folded = fold_name(table)
         if folded not in known or folded.startswith("sqlite_"):
-            raise ValueError(f"{source.path} has no table {table!r}, so no database with it can be built")
+            raise ValueError(f"{file.path} has no table {table!r}, so no database with it can be built")
         if folded in chosen:
-            raise ValueError(f"table {table!r} is chosen twice for a database of {source.path}")
+            raise ValueError(f"table {table!r} is chosen twice for a database of {file.path}")
         chosen[folded] = known[folded]
     indexes: dict[str, list[Entry]] = {}
     for entry in catalog:
-        if entry.type == "index":
+        if entry.is_index:
             indexes.setdefault(fold_name(entry.table), []).append(entry)
-    virtual = [name for name, entry in known.items() if entry.is_virtual]
-    shadows = _shadows(connection, known, virtual) if virtual else {}
+    shadows = _shadows(connection, known)
+    parts: list[Entry] = []
+    for folded, table in chosen.items():
+        for entry in (table, *shadows.get(folded, [])):
+            parts += [entry, *indexes.get(fold_name(entry.name), [])]
     internal = frozenset(name for name in known if name.startswith("sqlite_"))
-    return Selection(tuple(chosen.values()), indexes, shadows, internal)
+    return Selection(tuple(chosen.values()), tuple(parts), internal)
 
 
-def _shadows(connection: sqlite3.Connection, known: dict[str, Entry], virtual: Sequence[str]) -> dict[str, list[Entry]]:
+def _catalog(connection: sqlite3.Connection) -> list[Entry]:
+    rows = connection.execute(
+        "SELECT rowid, name, tbl_name, rootpage, type = 'index', "
+        "coalesce(sql LIKE 'CREATE VIRTUAL%', 0), coalesce(sql LIKE '%AUTOINCREMENT%', 0) "
+        "FROM source.sqlite_master WHERE type IN ('table', 'index') ORDER BY rowid"
+    )
+    return [Entry(*row) for row in rows]
+
+
+def _shadows(connection: sqlite3.Connection, known: dict[str, Entry]) -> dict[str, list[Entry]]:
     """Shadow tables by virtual table: those that bear its name as a prefix, the longest such name."""
-    listed = connection.execute("PRAGMA source.table_list").fetchall()
+    virtual = [name for name, entry in known.items() if entry.is_virtual]
+    if not virtual:
+        return {}
     shadows: dict[str, list[Entry]] = {}
-    for _, name, kind, *_ in listed:
+    for name, kind in connection.execute("SELECT name, type FROM pragma_table_list WHERE schema = 'source'"):
         owners = [owner for owner in virtual if fold_name(name).startswith(f"{owner}_")]
         if kind == "shadow" and owners:
             shadows.setdefault(max(owners, key=len), []).append(known[fold_name(name)])
