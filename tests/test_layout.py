@@ -1,8 +1,10 @@
 """The rules of the house: who imports whom, that everything public is documented, that every shipped config works."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +138,18 @@ def test_every_benchmark_states_its_limit(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert '"ok"' in text or "ok=" in text, "the last line is one JSON object that holds ok"
     assert "limit" in text, "and the limit that the figure is held to"
+
+
+def test_every_dependency_is_pinned() -> None:
+    """A fresh install is the tested one: each package that pyproject.toml asks for has an exact version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [
+        *project["dependencies"],
+        *(line for name in ("test", "track") for line in project["optional-dependencies"][name]),
+    ]
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    names = {re.split(r"[<>=\[]", line)[0].lower() for line in wanted}
+    assert names <= pinned
