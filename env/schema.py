@@ -88,15 +88,14 @@ class SchemaGraph:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "SchemaGraph":
-        """Read a database file that nobody writes; remembered until the file's time or size changes.
+        """Read a database file that nobody writes; remembered until its time or size, or its log's, changes.
 
         Raises FileNotFoundError where there is no such file, ValueError where it is no SQLite database.
         """
         file = Path(path)
         if not file.is_file():
             raise FileNotFoundError(f"no database file at {file}")
-        state = file.stat()
-        return _read_file(file.resolve(), state.st_mtime_ns, state.st_size)
+        return _read_file(file.absolute(), _state(file), _state(file.with_name(f"{file.name}-wal")))
 
     def find(self, name: str) -> str | None:
         """The table's declared name, matched as SQLite does (ASCII case does not matter); None: no such table."""
@@ -164,9 +163,18 @@ class SchemaGraph:
         return relation
 
 
+def _state(file: Path) -> tuple[int, int] | None:
+    """Time and size; None where there is no file."""
+    try:
+        state = file.stat()
+    except FileNotFoundError:
+        return None
+    return state.st_mtime_ns, state.st_size
+
+
 @lru_cache(maxsize=128)
-def _read_file(file: Path, mtime_ns: int, size: int) -> SchemaGraph:
-    """``mtime_ns`` and ``size`` are here as part of the cache key only."""
+def _read_file(file: Path, _state: object, _log_state: object) -> SchemaGraph:
+    """The states are here as part of the cache key only."""
     with closing(sqlite3.connect(read_only_uri(file), uri=True)) as connection:
         try:
             return SchemaGraph.from_connection(connection)
