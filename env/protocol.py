@@ -33,6 +33,7 @@ _QUOTED_OR_SPACE = re.compile(
     r"""(?P<kept>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*\n?|/\*.*?\*/)|\s+""", re.DOTALL
 )
 _FENCE = re.compile(r"```[ \t]*(?:sql(?:ite)?\b|\w+(?=[ \t]*\n))?(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+_LINE_FENCE = re.compile(f"^[ \\t]*{_FENCE.pattern}", _FENCE.flags | re.MULTILINE)
 _SQL_START = re.compile(r"\s*(?:select|with|values|explain|\(|--|/\*)", re.IGNORECASE)
 # "Here is the final query:", "**SQL:**", or a lone "sql" above the statement.
 _SQL_LABEL = re.compile(
@@ -96,8 +97,10 @@ def final_sql(completion_text: str) -> str:
         if isinstance(entry, ToolCall) and entry.tool == "submit_sql":
             return _strip_end(entry.args["sql"])
     text = after_thinking(completion_text)
-    fenced = [content for content in _FENCE.findall(text) if content.strip()]
-    text = (fenced[-1] if fenced else text).strip()
+    # Inside a statement a fence can be part of a literal, unless it stands at the start of a line.
+    fence = _LINE_FENCE if _SQL_START.match(text) else _FENCE
+    fenced = [content for content in fence.findall(text) if content.strip()]
+    text = (fenced[-1] if fenced else fence.sub("", text)).strip()
     if len(text) > 1 and text[0] == text[-1] == "`":
         text = text.strip("`")
     label = None if _SQL_START.match(text) else _SQL_LABEL.match(text)
