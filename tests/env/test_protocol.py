@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from env.protocol import SIGNATURES, CallError, ToolCall, final_sql, parse_turn, same_query_key
@@ -105,7 +105,6 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(PIECES | st.text(max_size=3), max_size=30).map("".join))
 def test_any_text_gives_entries_that_fit_their_signature(text):
     entries = parse_turn(text)
@@ -124,7 +123,6 @@ CALLS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(CALLS, min_size=1, max_size=6), st.sampled_from(["", "\n", ", ", " prose {x} ", "```json\n", "}"]))
 def test_calls_are_found_whatever_stands_between_them(calls, between):
     found = parse_turn(between + between.join(calls) + between)
