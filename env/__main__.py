@@ -105,16 +105,13 @@ def _written_out(line: str) -> str:
     signature = SIGNATURES.get(tool)
     if signature is None:
         return line
-    args: dict[str, str | int] = {}
-    rest = rest.strip()
-    names = list(signature)
-    if names and signature[names[-1]][0] is int:
-        name = names.pop()
-        before, _, last = rest.rpartition(" ")
-        if before and last.isdecimal():
-            args[name], rest = int(last), before.strip()
-    for name, word in zip(names, rest.split(maxsplit=max(len(names) - 1, 0)), strict=False):
-        args[name] = word
+    texts = [name for name, (kind, _) in signature.items() if kind is str]
+    before, _, last = rest.strip().rpartition(" ")
+    limit = int(last) if "limit" in signature and before and last.isdecimal() else None
+    words = (rest if limit is None else before).split(maxsplit=max(len(texts) - 1, 0))
+    args: dict[str, str | int] = dict(zip(texts, words, strict=False))
+    if limit is not None:
+        args["limit"] = limit
     call = json.dumps({"tool": tool, "args": args}, ensure_ascii=False)
     print(f"    {printable(call)}")
     return call
