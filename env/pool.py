@@ -70,7 +70,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Client:
-    """Whose connections they are: one sandbox' key, the database as an SQLite URI, the limits of its queries."""
+    """Whose connections they are: one sandbox' key, the database as an SQLite URI ("": none), its queries' limits."""
 
     key: int
     uri: str
@@ -90,6 +90,7 @@ class WorkerPool:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.homes = workers or max(2, min(HOMES, cores))
         self._keys = itertools.count(1)
+        self.scratch = self.client("", Limits(seconds=1.0))  # no database: its statements are compiled, not run
         self._reset()
         _pools.add(self)
 

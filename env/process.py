@@ -14,7 +14,7 @@ from env.wire import receive
 
 START_SECONDS = 60.0
 
-# The parent's package is not imported whole: the worker needs four small files of it, and must not pay for the rest.
+# The parent's package is not imported whole: the worker needs a few small files of it, and must not pay for the rest.
 BOOT = (
     "import sys; package = type(sys)('env'); package.__path__ = [sys.argv[1]]; sys.modules['env'] = package;"
     "from env.worker import main; main()"

@@ -13,6 +13,7 @@ import sqlite3
 from contextlib import suppress
 
 from env.query import Connection, verdict
+from env.scratch import Scratch
 from env.wire import receive, send
 
 SOCKET = 0
@@ -58,7 +59,7 @@ class Holder:
     """The connections of this process by their sandbox' key, and how far its memory may grow."""
 
     def __init__(self) -> None:
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, Connection | Scratch] = {}
         self.memory_mb = 0
 
     def close(self, keys: tuple[int, ...]) -> None:
@@ -72,7 +73,8 @@ class Holder:
         reply: tuple = NO_MEMORY
         try:
             if opening is not None:
-                self.connections[key] = Connection(*opening)
+                uri, limits = opening
+                self.connections[key] = Connection(uri, limits) if uri else Scratch(limits)
             connection = self.connections[key]
             self.allow(connection.limits["memory_mb"], opening is not None)
             reply = connection.run(sql, cap, partial)

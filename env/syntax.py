@@ -1,0 +1,69 @@
+"""SQL as text: its tokens, its statements, and whether SQLite's parser accepts it."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+from env.limits import SqlError
+from env.pool import WorkerPool, default_pool
+from env.query import skip_blank
+
+# Comments, strings and quoted names, closed or not; words; the signs that statements and parentheses are made of.
+TOKEN = re.compile(
+    r"--[^\n]*|/\*.*?(?:\*/|\Z)|'[^']*(?:'|\Z)|\"[^\"]*(?:\"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)|[\w$]+|[();]",
+    re.DOTALL,
+)
+
+
+def tokens(sql: str) -> Iterator[str]:
+    """Words in lower case, quoted text as it is, parentheses and semicolons; comments and other signs left out."""
+    for found in TOKEN.finditer(sql):
+        token = found.group()
+        if not token.startswith(("--", "/*")):
+            yield token if token[0] in "'\"`[" else token.lower()
+
+
+def statements(sql: str) -> Iterator[str]:
+    """The statements of a text that are not blank, without what is blank before them.
+
+    Semicolons in a trigger's body part nothing. Raises UnicodeEncodeError for a lone surrogate.
+    """
+    start = 0
+    for found in TOKEN.finditer(sql):
+        if found.group() == ";" and sqlite3.complete_statement(sql[start : found.end()]):
+            yield from unblanked(sql[start : found.end()])
+            start = found.end()
+    yield from unblanked(sql[start:])
+
+
+def unblanked(text: str) -> list[str]:
+    """The text from its first sign on, if it has one."""
+    first = skip_blank(text, 0)
+    return [text[first:]] if first < len(text) else []
+
+
+def parse_error(sql: str, pool: WorkerPool | None = None) -> str | None:
+    """Why SQLite's parser refuses a text; None where it accepts every statement in it, and there is one.
+
+    Judged on an empty schema (``env.scratch``): on a real one an unknown table or a refused action can hide a later
+    syntax error. A statement that cannot be compiled within the limits has passed the parser.
+    """
+    pool = pool or default_pool()
+    statement = None
+    try:
+        for statement in statements(sql):
+            compile_error = syntax_error(statement, pool)
+            if compile_error is not None:
+                return compile_error
+    except UnicodeEncodeError:
+        return "the query holds a lone surrogate, which is not text"
+    return "empty statement" if statement is None else None
+
+
+def syntax_error(statement: str, pool: WorkerPool) -> str | None:
+    """The parser's error for one statement."""
+    try:
+        pool.run(pool.scratch, statement, 0, True)
+    except SqlError as error:
+        return error.message if error.kind == "syntax" else None
+    return None

@@ -1,0 +1,101 @@
+"""Result digests: enough of a result, in bounded size, to tell in another process whether two results are equal.
+
+The candidates of one group may be scored in different processes, and agreement needs all of them. A digest holds a
+hash of the exact rows; where tolerance may matter (a number is in the result) and the result is small, also the rows
+themselves, so that the comparison is the comparator's own; of a large one two hashes of rounded rows instead. Those
+never take different results for equal, and miss equal ones only where numbers differ by more than rounding noise.
+"""
+
+import marshal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import floor, frexp, isfinite, ldexp
+from typing import Any
+
+from env.sandbox import QueryResult
+from reward.compare import ABSOLUTE, same_results
+
+Row = tuple[Any, ...]
+
+KEPT_CELLS = 2_048
+KEPT_CHARS = 24  # longer text and blobs are kept as their hash
+GRID_BITS = 21  # a rounded number is within 2**-21 of itself: half of the comparator's tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """``exact`` and ``rounded`` are hashes; ``rows`` are kept of a small result with numbers, else None."""
+
+    width: int
+    height: int
+    ordered: bool
+    has_real: bool
+    exact: bytes
+    rows: list[Row] | None
+    rounded: tuple[bytes, bytes] | None
+
+
+def digest(result: QueryResult, ordered: bool) -> Digest:
+    """Digest a whole result; ``ordered``: its rows count as a sequence, as the group's gold query fixes."""
+    rows, width = result.rows, len(result.columns)
+    kinds = {kind for column in zip(*rows, strict=True) for kind in set(map(type, column))}
+    small = len(rows) * width <= KEPT_CELLS
+    numbers = bool(kinds & {int, float})
+    return Digest(
+        width=width,
+        height=len(rows),
+        ordered=ordered,
+        has_real=float in kinds,
+        exact=hash_rows(rows, ordered),
+        rows=[tuple(map(kept, row)) for row in rows] if numbers and small else None,
+        rounded=rounded_hashes(rows, ordered) if numbers and not small else None,
+    )
+
+
+def same_digest(a: Digest, b: Digest) -> bool:
+    """Are the two results equal, as the comparator sees it?"""
+    if (a.width, a.height) != (b.width, b.height):
+        return False
+    if a.exact == b.exact:
+        return True
+    if not (a.has_real or b.has_real):
+        return False
+    if a.rows is not None and b.rows is not None:
+        return same_results(a.rows, b.rows, a.ordered)
+    return a.rounded is not None and b.rounded is not None and any(map(bytes.__eq__, a.rounded, b.rounded))
+
+
+def hash_rows(rows: Iterable[Sequence[Any]], ordered: bool) -> bytes:
+    """16 bytes that depend on the rows' values and types, and on their order where ``ordered``."""
+    # Format 2 has no references between equal objects: the bytes depend on the values alone.
+    parts = [marshal.dumps(row, 2) for row in rows]
+    return blake2b(b"".join(parts if ordered else sorted(parts)), digest_size=16).digest()
+
+
+def kept(value: Any) -> Any:
+    """A value as it is, or, if it is long, something short that equals only the same value's."""
+    if isinstance(value, str | bytes) and len(value) > KEPT_CHARS:
+        return type(value).__name__, hash_rows([(value,)], True)
+    return value
+
+
+def rounded_hashes(rows: Sequence[Row], ordered: bool) -> tuple[bytes, bytes]:
+    """Hashes over two grids of numbers, cells half a width apart: a value at one grid's edge is inside the other's."""
+    nearest, below = (
+        hash_rows([tuple([rounded(v, to) if type(v) is float else v for v in row]) for row in rows], ordered)
+        for to in (round, floor)
+    )
+    return nearest, below
+
+
+def rounded(value: float, to: Any) -> float | int:
+    """The number on a grid of 21 significant bits; whole numbers exactly, since they may have to equal integers."""
+    if not isfinite(value):
+        return value
+    if abs(value) <= ABSOLUTE / 2:
+        return 0
+    if not value.is_integer():
+        mantissa, exponent = frexp(value)
+        value = ldexp(to(ldexp(mantissa, GRID_BITS)), exponent - GRID_BITS)
+    return int(value) if value.is_integer() else value

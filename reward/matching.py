@@ -1,0 +1,246 @@
+"""Maximum matching of rows whose real numbers differ slightly.
+
+Equality within a tolerance is not transitive, so pairing rows greedily can lose pairs that exist. Rows are first cut
+into blocks that no pair of equal rows crosses: by their exact values, then wherever the sorted numbers leave a gap
+wider than the tolerance. Nearly all blocks then hold one row of each side. What is left is solved exactly: a sweep
+where one column of numbers decides, augmenting paths elsewhere.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = tuple[Any, ...]
+Same = Callable[[Any, Any], bool]
+
+# Tests of one pair of rows within one block, about 1 µs each. A block that needs more keeps the pairs found so far: the
+# overlap is then too low, never too high. Only thousands of rows that are all nearly equal come here.
+WORK = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """``size`` pairs; ``extra`` and ``missing``: a row of the left and of the right side that is left over."""
+
+    size: int
+    extra: Row | None
+    missing: Row | None
+
+
+def match_near(left: Sequence[Row], right: Sequence[Row], floats: Sequence[int], same: Same) -> Match:
+    """A largest one-to-one matching of equal rows; ``floats``: columns in which either side holds reals."""
+    size, extra, missing = 0, None, None
+    for ours, theirs in blocks(left, right, floats, same):
+        pairs = match_block(ours, theirs, same) if ours and theirs else 0
+        size += pairs
+        if extra is None and pairs < len(ours):
+            extra = ours[0][1]
+        if missing is None and pairs < len(theirs):
+            missing = theirs[0][1]
+    return Match(size, extra, missing)
+
+
+Item = tuple[Row, Row]  # a row's numbers in the columns with reals, and the row
+Block = tuple[list[Item], list[Item]]
+
+
+def blocks(left: Sequence[Row], right: Sequence[Row], floats: Sequence[int], same: Same) -> Iterator[Block]:
+    """The items of both sides, in parts that no pair of equal rows crosses."""
+    groups: dict[Row, Block] = {}
+    places = frozenset(floats)
+    for side, rows in enumerate((left, right)):
+        for row in rows:
+            numbers = tuple(row[i] for i in floats if type(row[i]) in (int, float))
+            # int, as a type, stands for "a number": no value of a result is a type.
+            key = tuple([int if i in places and type(v) in (int, float) else v for i, v in enumerate(row)])
+            groups.setdefault(key, ([], []))[side].append((numbers, row))
+    for block in groups.values():
+        yield from split(block, same) if block[0] and block[1] and len(block[0]) + len(block[1]) > 2 else (block,)
+
+
+def split(block: Block, same: Same) -> Iterator[Block]:
+    """Cut a block wherever one number's sorted values leave a gap, until no number does."""
+    width = len(block[0][0][0])
+    todo = [([(0, item) for item in block[0]] + [(1, item) for item in block[1]], 0, 0)]
+    while todo:
+        items, column, uncut = todo.pop()
+        if uncut == width or len({side for side, _ in items}) < 2:
+            yield [item for side, item in items if side == 0], [item for side, item in items if side == 1]
+            continue
+        parts = cut(items, column, same)
+        uncut = uncut + 1 if len(parts) == 1 else 1
+        todo += [(part, (column + 1) % width, uncut) for part in reversed(parts)]
+
+
+def cut(items: list[tuple[int, Item]], column: int, same: Same) -> list[list[tuple[int, Item]]]:
+    """Sort by one number and part where neighbours differ: then nothing below equals anything above."""
+    items.sort(key=lambda entry: entry[1][0][column])
+    parts = [[items[0]]]
+    previous = items[0][1][0][column]
+    for entry in items[1:]:
+        value = entry[1][0][column]
+        # As reals: two integers that differ may both equal a real that lies between them.
+        if value != previous and not same(float(previous), float(value)):
+            parts.append([])
+        parts[-1].append(entry)
+        previous = value
+    return parts
+
+
+def match_block(ours: list[Item], theirs: list[Item], same: Same) -> int:
+    """Number of pairs in a largest matching of one block."""
+    if len(ours) == len(theirs) == 1:
+        return int(all(map(same, ours[0][0], theirs[0][0])))
+    left, right = classes(ours), classes(theirs)
+    if len(left) == len(right) == 1:
+        return min(len(ours), len(theirs)) if all(map(same, left[0].numbers, right[0].numbers)) else 0
+    if len(left[0].numbers) == 1 and not (has_integer(left) and has_integer(right)):
+        return sweep(left, right, same)
+    # The same side first whichever is whose, so that a match cut short is still symmetric.
+    return Augmenting(*sorted((left, right), key=outline), same).size()
+
+
+@dataclass(slots=True)
+class Class:
+    """Equal number vectors of one side: how many, and how many of them are unmatched."""
+
+    numbers: Row
+    count: int
+    free: int
+
+
+def classes(items: list[Item]) -> list[Class]:
+    """Distinct vectors in rising order; 1 and 1.0 are two classes, since only one of them equals integers alone."""
+    counts = Counter((numbers, tuple(map(type, numbers))) for numbers, _ in items)
+    ranked = sorted(counts.items(), key=lambda entry: (entry[0][0], [kind is float for kind in entry[0][1]]))
+    return [Class(numbers, count, count) for (numbers, _), count in ranked]
+
+
+def has_integer(side: list[Class]) -> bool:
+    """Does any vector hold an integer?"""
+    return any(int in map(type, each.numbers) for each in side)
+
+
+def outline(side: list[Class]) -> list[tuple[Row, int]]:
+    """Something to sort sides by."""
+    return [(each.numbers, each.count) for each in side]
+
+
+def sweep(left: list[Class], right: list[Class], same: Same) -> int:
+    """One number a row: what equals a value is an interval that moves with it, so pairing in order is best."""
+    size = i = j = 0
+    while i < len(left) and j < len(right):
+        a, b = left[i], right[j]
+        if same(a.numbers[0], b.numbers[0]):
+            pairs = min(a.free, b.free)
+            size, a.free, b.free = size + pairs, a.free - pairs, b.free - pairs
+            i, j = i + (a.free == 0), j + (b.free == 0)
+        elif a.numbers[0] < b.numbers[0]:
+            i += 1
+        else:
+            j += 1
+    return size
+
+
+class Augmenting:
+    """Largest matching by augmenting paths over classes of equal vectors, within a bound of work."""
+
+    def __init__(self, left: list[Class], right: list[Class], same: Same) -> None:
+        self.left, self.right, self.same = left, right, same
+        self.work = WORK
+        self.firsts = [float(each.numbers[0]) for each in right]
+        self.pairs: dict[tuple[int, int], int] = {}
+        self.partners: list[set[int]] = [set() for _ in right]
+        self.known: dict[int, list[int]] = {}
+
+    def size(self) -> int:
+        """Number of pairs."""
+        self.pair_in_order()
+        for index, each in enumerate(self.left):
+            while each.free and self.work > 0 and self.augment(index):
+                pass
+        return sum(self.pairs.values())
+
+    def pair_in_order(self) -> None:
+        """A first matching: each left class takes the first right classes that equal it and have rows free."""
+        following = list(range(len(self.right) + 1))  # from here on, the next class with rows free
+
+        def next_free(index: int) -> int:
+            while following[index] != index:
+                following[index] = following[following[index]]
+                index = following[index]
+            return index
+
+        for i, each in enumerate(self.left):
+            low, high = self.window(i)
+            j = next_free(low)
+            while j < high and each.free and self.work > 0:
+                if self.equal(i, j):
+                    self.move(i, j, min(each.free, self.right[j].free))
+                if not self.right[j].free:
+                    following[j] = j + 1
+                j = next_free(j + 1)
+
+    def window(self, i: int) -> tuple[int, int]:
+        """Right classes whose first number may equal the left class': a range of indices."""
+        value = float(self.left[i].numbers[0])
+        reach = max(abs(value) * 1.1e-6, 2e-12)
+        return bisect_left(self.firsts, value - reach), bisect_right(self.firsts, value + reach)
+
+    def equal(self, i: int, j: int) -> bool:
+        """Are the two classes' rows equal? Counts as work."""
+        self.work -= 1
+        return all(map(self.same, self.left[i].numbers, self.right[j].numbers))
+
+    def neighbors(self, i: int) -> list[int]:
+        """All right classes that equal a left class."""
+        if i not in self.known:
+            low, high = self.window(i)
+            self.known[i] = [j for j in range(low, high) if self.equal(i, j)]
+        return self.known[i]
+
+    def move(self, i: int, j: int, amount: int) -> None:
+        """Pair ``amount`` rows, of those that are free on both sides."""
+        self.left[i].free -= amount
+        self.right[j].free -= amount
+        self.shift(i, j, amount)
+
+    def shift(self, i: int, j: int, amount: int) -> None:
+        """Change how many rows of two classes are paired."""
+        total = self.pairs.get((i, j), 0) + amount
+        self.pairs[i, j] = total
+        (self.partners[j].add if total else self.partners[j].discard)(i)
+
+    def augment(self, start: int) -> bool:
+        """One more row of the left class ``start`` finds a partner, others changing theirs; False: impossible."""
+        left_of: dict[int, int] = {}  # the left class from which a right one was reached
+        right_of: dict[int, int] = {start: -1}  # and the right class that a left one would give up
+        queue = deque([start])
+        while queue and self.work > 0:
+            i = queue.popleft()
+            for j in self.neighbors(i):
+                self.work -= 1
+                if j in left_of:
+                    continue
+                left_of[j] = i
+                if self.right[j].free:
+                    self.turn(left_of, right_of, j)
+                    return True
+                for other in self.partners[j] - right_of.keys():
+                    right_of[other] = j
+                    queue.append(other)
+        return False
+
+    def turn(self, left_of: dict[int, int], right_of: dict[int, int], j: int) -> None:
+        """Turn the path that ends at the free right class ``j`` around."""
+        self.right[j].free -= 1
+        i = left_of[j]
+        self.shift(i, j, 1)
+        while right_of[i] >= 0:
+            j = right_of[i]
+            self.shift(i, j, -1)
+            i = left_of[j]
+            self.shift(i, j, 1)
+        self.left[i].free -= 1
