@@ -14,7 +14,6 @@ from env.limits import SqlError
 from env.prompts import Prompts, load_prompts
 from env.protocol import CallError, ToolCall, final_sql, parse_turn, same_query_key
 from env.sandbox import Sandbox
-from env.text import printable
 from env.tools import EpisodeLimits, error_text, run_tool
 
 __all__ = ["CallRecord", "EndedBy", "Episode", "EpisodeLimits", "Finished", "Observation", "Turn"]
@@ -155,8 +154,7 @@ class Episode:
         self._final = self._final or left == 0
         results = [call.result for call in turn.calls]
         if self._final:
-            query = self.last_working_query
-            text = self._prompts.final_message(results, None if query is None else printable(query))
+            text = self._prompts.final_message(results, self.last_working_query)
         else:
             text = self._prompts.result_message(results, left)
         turn.observation = text

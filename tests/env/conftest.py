@@ -34,7 +34,7 @@ def shop_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         connection.executescript(SHOP)
         connection.executemany("INSERT INTO customers VALUES (?, ?, ?, ?)", CUSTOMERS)
         connection.execute("UPDATE customers SET note = ?, photo = ? WHERE id = 1", ("n" * 200, b"\x00\xff" * 100))
-        connection.execute("UPDATE customers SET note = ?, photo = ? WHERE id = 2", ("two\nlines", b"\x0a\x0b"))
+        connection.execute("UPDATE customers SET note = ?, photo = ? WHERE id = 2", ("two\r\nlines", b"\x0a\x0b"))
         connection.execute("UPDATE customers SET note = CAST(x'66fc72' AS TEXT) WHERE id = 3")
         lines = [(n // 2, n % 2, "g", n / 2, n + 1) for n in range(7)]
         insert = 'INSERT INTO "order items"("order no", line, "group", price, customer) VALUES (?, ?, ?, ?, ?)'

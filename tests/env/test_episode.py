@@ -105,6 +105,8 @@ def test_a_closed_gate_refuses_and_the_turn_is_spent(shop):
     assert isinstance(play(episode, run(WORKS), submit("SELECT id FROM customers")), Observation)
     spaced = WORKS.replace(" ", "\n ") + " ;"
     assert episode.step(submit(spaced)) == Finished(spaced, "submit_sql")
+    episode = Episode("?", shop, gated=True)
+    assert play(episode, run(spaced), submit(WORKS)) == Finished(WORKS, "submit_sql")
 
 
 def test_the_gate_opens_within_one_turn_and_for_earlier_queries(shop):
@@ -137,10 +139,10 @@ def test_a_success_sets_the_count_to_zero(shop):
 
 def test_the_cap_within_one_turn_holds_although_a_later_query_works(shop):
     episode = Episode("?", shop)
-    answer = episode.step(run(FAILS) * 4 + run(WORKS))
+    answer = episode.step(run(FAILS) * 4 + run(WORKS) + run(FAILS))
     assert answer.final and f"\n{WORKS}\n" in answer.text
     # The rest of that turn was run.
-    assert len(episode.turns[0].calls) == 5
+    assert len(episode.turns[0].calls) == 6
 
 
 def final_turn(shop: Sandbox, *before: str) -> tuple[Episode, Observation]:

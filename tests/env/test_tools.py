@@ -1,6 +1,8 @@
 """Tools: the text that each gives, for good and for wrong arguments."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -109,6 +111,19 @@ def test_foreign_keys(ask):
     assert ask("foreign_keys", table_name="spenders").text == "(no declared foreign keys)"
 
 
+def test_a_tables_own_keys_come_first_and_a_shared_pair_once(tmp_path):
+    file = tmp_path / "keys.sqlite"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(
+            "CREATE TABLE child(p INTEGER, q INTEGER REFERENCES mid(y), FOREIGN KEY(p, q) REFERENCES mid(x, y));"
+            "CREATE TABLE mid(x INTEGER, y INTEGER, up INTEGER REFERENCES top(id), PRIMARY KEY(x, y));"
+            "CREATE TABLE top(id INTEGER PRIMARY KEY);"
+        )
+    with Sandbox(file) as sandbox:
+        answer = run_tool(ToolCall("foreign_keys", {"table_name": "mid"}), sandbox, LIMITS)
+    assert answer.text == "mid.up -> top.id\nchild.q -> mid.y\nchild.p -> mid.x"
+
+
 def test_join_path(ask):
     assert ask("join_path", table_a="Returns", table_b="CUSTOMERS").text == "returns → order items → customers"
     assert ask("join_path", table_a="empty", table_b="empty").text == "empty"
@@ -214,7 +229,7 @@ def test_cells(ask):
     heading, first, second, third, fourth = text.splitlines()
     assert heading == "id | name | note | photo"
     assert first == f"1 | name 1 | {'n' * 80}… | x'{'00FF' * 19}00…"
-    assert second == "2 | name 2 | two\\nlines | x'0A0B'"
+    assert second == "2 | name 2 | two\\r\\nlines | x'0A0B'"
     # Text that is not UTF-8 is shown, and can be encoded.
     assert third == "3 | name 3 | f\ufffdr | None"
     assert fourth == "4 | name 4 | None | None"
