@@ -21,6 +21,7 @@ from env.connect import read_only_uri
 from env.limits import Limits, QueryResult, SqlError
 from env.pool import WorkerPool, default_pool
 from env.schema import SchemaGraph
+from env.syntax import parse_error
 
 __all__ = ["Limits", "QueryResult", "Sandbox", "SqlError", "WorkerPool", "default_pool"]
 
@@ -36,8 +37,8 @@ class Sandbox:
         self.database = Path(database)
         check_file(self.database)
         self.limits = limits or Limits()
-        self._pool = pool or default_pool()
-        self._client = self._pool.client(read_only_uri(self.database), self.limits)
+        self.pool = pool or default_pool()
+        self._client = self.pool.client(read_only_uri(self.database), self.limits)
         self._closed = False
 
     def execute(self, sql: str, max_rows: int | None = None) -> QueryResult:
@@ -53,11 +54,15 @@ class Sandbox:
         if max_rows is not None and max_rows < 0:
             raise ValueError(f"max_rows is {max_rows}: it must be 0 or more, or None for all rows")
         cap = self.limits.rows if max_rows is None else min(max_rows, self.limits.rows)
-        columns, tables, (truncated, chunks) = self._pool.run(self._client, sql, cap, max_rows is not None)
+        columns, tables, (truncated, chunks) = self.pool.run(self._client, sql, cap, max_rows is not None)
         rows = marshal.loads(chunks[0])
         for chunk in chunks[1:]:
             rows += marshal.loads(chunk)
         return QueryResult(columns, rows, truncated, frozenset(tables))
+
+    def parse_error(self, sql: str) -> str | None:
+        """Why SQLite's parser refuses a text, whatever this database holds; None where it accepts it. Runs nothing."""
+        return parse_error(sql, self.pool)
 
     @cached_property
     def schema(self) -> SchemaGraph:
@@ -68,7 +73,7 @@ class Sandbox:
         """Close this sandbox' connections in the workers. Closing twice does nothing."""
         if not self._closed:
             self._closed = True
-            self._pool.forget(self._client)
+            self.pool.forget(self._client)
 
     def __enter__(self) -> "Sandbox":
         return self

@@ -1,0 +1,22 @@
+"""What an episode is worth: the comparison of results, the tiers, and the official verdicts beside ours."""
+
+from reward.compare import Comparison, compare
+from reward.gold import GoldError
+from reward.joins import join_share
+from reward.official import bird_match, bird_verdict, ehrsql_match, ehrsql_verdict
+from reward.score import Outcome, score_candidate, score_group, with_agreement
+
+__all__ = [
+    "Comparison",
+    "GoldError",
+    "Outcome",
+    "bird_match",
+    "bird_verdict",
+    "compare",
+    "ehrsql_match",
+    "ehrsql_verdict",
+    "join_share",
+    "score_candidate",
+    "score_group",
+    "with_agreement",
+]

@@ -66,7 +66,7 @@ def same_digest(a: Digest, b: Digest) -> bool:
     return a.rounded is not None and b.rounded is not None and any(map(bytes.__eq__, a.rounded, b.rounded))
 
 
-def hash_rows(rows: Iterable[Sequence[Any]], ordered: bool) -> bytes:
+def hash_rows(rows: Iterable[Row], ordered: bool) -> bytes:
     """16 bytes that depend on the rows' values and types, and on their order where ``ordered``."""
     # Format 2 has no references between equal objects: the bytes depend on the values alone.
     parts = [marshal.dumps(row, 2) for row in rows]

@@ -99,7 +99,8 @@ def match_block(ours: list[Item], theirs: list[Item], same: Same) -> int:
     if len(left[0].numbers) == 1 and not (has_integer(left) and has_integer(right)):
         return sweep(left, right, same)
     # The same side first whichever is whose, so that a match cut short is still symmetric.
-    return Augmenting(*sorted((left, right), key=outline), same).size()
+    first, second = sorted((left, right), key=outline)
+    return Augmenting(first, second, same).size()
 
 
 @dataclass(slots=True)

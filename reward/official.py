@@ -1,27 +1,75 @@
 """The benchmarks' own verdicts, for figures that can be held against published ones.
 
-Both are looser than ours. BIRD's is a comparison of sets: repeated rows and the order do not count. EHRSQL's looks at
-the first 100 rows as Python prints them, in any order: reals must agree to the last digit, and 1 is not 1.0.
+Both look at less than ours. BIRD compares sets: neither repeated rows nor their order count. EHRSQL compares the first
+100 rows as Python prints them, in any order: reals must agree to the last digit, and 1 is not 1.0.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
+
+from env.sandbox import Sandbox, SqlError
+from reward.score import GOLD_SECONDS, gold_result
 
 Row = tuple[Any, ...]
 EHRSQL_ROWS = 100
 
 
-def bird_match(prediction: Iterable[Row], gold: Iterable[Row]) -> bool:
-    """BIRD's execution accuracy (its ``evaluation.py``): the same set of rows."""
+def bird_match(prediction: Sequence[Row], gold: Sequence[Row]) -> bool:
+    """BIRD's comparison of two results (its ``evaluation.py``): the same set of rows."""
     return set(prediction) == set(gold)
 
 
 def ehrsql_match(prediction: Sequence[Row], gold: Sequence[Row]) -> bool:
-    """EHRSQL's execution accuracy (its ``evaluate.py``): the first 100 rows, as text and sorted, are the same."""
+    """EHRSQL's comparison (its ``evaluate.py``): the first 100 rows, as text and sorted, are the same."""
     return printed(prediction) == printed(gold)
 
 
 def printed(rows: Sequence[Row]) -> list[str]:
     """The first 100 rows as Python prints them, sorted."""
-    return sorted(map(str, islice(rows, EHRSQL_ROWS)))
+    return sorted(map(str, rows[:EHRSQL_ROWS]))
+
+
+def bird_verdict(
+    gold_sql: str,
+    database: str | Path,
+    prediction: str | None,
+    sandbox: Sandbox | None = None,
+    *,
+    gold_seconds: float = GOLD_SECONDS,
+) -> bool:
+    """Is the answer right by BIRD's execution accuracy? Arguments and errors as in ``score_candidate``.
+
+    BIRD gives both queries 30 s: pass a sandbox with that limit for its own figure.
+    """
+    return official_verdict(bird_match, gold_sql, database, prediction, sandbox, gold_seconds)
+
+
+def ehrsql_verdict(
+    gold_sql: str,
+    database: str | Path,
+    prediction: str | None,
+    sandbox: Sandbox | None = None,
+    *,
+    gold_seconds: float = GOLD_SECONDS,
+) -> bool:
+    """Is the answer right by EHRSQL's execution accuracy? Arguments and errors as in ``score_candidate``."""
+    return official_verdict(ehrsql_match, gold_sql, database, prediction, sandbox, gold_seconds)
+
+
+def official_verdict(
+    match: Callable[[Sequence[Row], Sequence[Row]], bool],
+    gold_sql: str,
+    database: str | Path,
+    prediction: str | None,
+    sandbox: Sandbox | None,
+    gold_seconds: float,
+) -> bool:
+    """Run both queries and compare them as ``match`` says; an answer that does not run is wrong."""
+    with nullcontext(sandbox) if sandbox else Sandbox(database) as box:
+        gold = gold_result(gold_sql, database, box, gold_seconds)
+        try:
+            return prediction is not None and match(box.execute(prediction).rows, gold.result.rows)
+        except SqlError:
+            return False

@@ -124,9 +124,9 @@ def equalities(condition: exp.Expr) -> Iterator[tuple[ColumnName, ColumnName]]:
         if isinstance(node, exp.And):
             todo += [node.this, node.expression]
         elif isinstance(node, exp.EQ):
-            sides = node.this.unnest(), node.expression.unnest()
-            if all(isinstance(side, exp.Column) and isinstance(side.this, exp.Identifier) for side in sides):
-                yield tuple((fold_name(side.table), fold_name(side.name)) for side in sides)
+            left, right = node.this.unnest(), node.expression.unnest()
+            if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+                yield (fold_name(left.table), fold_name(left.name)), (fold_name(right.table), fold_name(right.name))
 
 
 def is_common_table(table: exp.Table) -> bool:

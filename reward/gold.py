@@ -1,0 +1,109 @@
+"""The gold query's result: computed once for all candidates of a question, on a connection of its own."""
+
+import marshal
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from env.pool import WorkerPool
+from env.sandbox import Limits, QueryResult, Sandbox, SqlError
+from reward.order import is_ordered
+
+
+class GoldError(Exception):
+    """A gold query that does not run to its end: no candidate of its question can be scored."""
+
+    def __init__(self, sql: str, database: Path, error: SqlError, question_id: str = "") -> None:
+        super().__init__(sql, database, error, question_id)
+        self.sql, self.database, self.error, self.question_id = sql, database, error, question_id
+
+    def __str__(self) -> str:
+        of = f" of question {self.question_id}" if self.question_id else ""
+        return (
+            f"the gold query{of} does not run on {self.database} ({self.error}); leave the question out, as "
+            f"`python -m corpus prepare` does, or give it more time (gold_seconds): {self.sql}"
+        )
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What candidates are compared with; ``ordered``: as a sequence, since the gold query orders its rows."""
+
+    result: QueryResult
+    ordered: bool
+
+
+class GoldResults:
+    """Gold results by database, query and limits, the last used ones. Any number of threads may ask.
+
+    Who asks while a result is being computed waits for it. A query that failed is not remembered: a time-out may
+    have been the machine's fault.
+    """
+
+    def __init__(self, entries: int = 256, size: int = 256_000_000) -> None:
+        """``entries`` and ``size`` (bytes) bound what is kept."""
+        self.entries, self.size = entries, size
+        self._futures: OrderedDict[tuple, Future[tuple[Gold, int]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, sql: str, database: str | Path, limits: Limits, pool: WorkerPool | None = None) -> Gold:
+        """The result of ``sql`` on ``database``. Raises GoldError where it does not run within ``limits``."""
+        database = Path(database)
+        key = (database.resolve(), file_state(database), sql, limits)
+        with self._lock:
+            future = self._futures.get(key)
+            first = future is None
+            if future is None:
+                future = self._futures[key] = Future()
+            self._futures.move_to_end(key)
+        if first:
+            self._fill(key, future, database, pool)
+        return future.result()[0]
+
+    def _fill(self, key: tuple, future: Future, database: Path, pool: WorkerPool | None) -> None:
+        *_, sql, limits = key
+        try:
+            gold = run_gold(sql, database, limits, pool)
+            size = len(marshal.dumps(gold.result.rows, 2))
+        except BaseException as error:
+            with self._lock:
+                del self._futures[key]
+            future.set_exception(error)
+            return
+        future.set_result((gold, size))
+        with self._lock:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        sizes = {key: future.result()[1] for key, future in self._futures.items() if future.done()}
+        total = sum(sizes.values())
+        for key, size in list(sizes.items())[:-1]:
+            if len(self._futures) <= self.entries and total <= self.size:
+                break
+            del self._futures[key]
+            total -= size
+
+
+def run_gold(sql: str, database: Path, limits: Limits, pool: WorkerPool | None) -> Gold:
+    """Run a gold query on a fresh connection, which no policy's query has touched."""
+    with Sandbox(database, limits, pool) as sandbox:
+        try:
+            return Gold(sandbox.execute(sql), is_ordered(sql))
+        except SqlError as error:
+            raise GoldError(sql, database, error) from error
+
+
+def file_state(database: Path) -> tuple[Any, ...]:
+    """What changes when a database file, or its write-ahead log, is replaced or written; () for a missing file."""
+    state: tuple[Any, ...] = ()
+    for file in (database, database.with_name(database.name + "-wal")):
+        if file.exists():
+            stat = file.stat()
+            state += (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    return state
+
+
+gold_results = GoldResults()

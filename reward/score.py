@@ -1,0 +1,184 @@
+"""What an answer is worth: four tiers, from the model card.
+
+equivalent 3.0: the result matches the gold result. executable 1.0 + 0.9 F1 + 0.1 join share + 0.1 agreement: it runs
+with another result. parsable 0.5: SQLite's parser accepts it. invalid 0.0: the rest. The best wrong answer earns 2.1.
+
+A candidate is scored by itself, anywhere; agreement, the one part that depends on the group, is added afterwards from
+digests (``with_agreement``), so the members of a group may have been scored in different processes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from env.limits import Kind
+from env.sandbox import QueryResult, Sandbox, SqlError
+from env.syntax import tokens
+from reward.compare import compare
+from reward.digest import Digest, digest, same_digest
+from reward.gold import Gold, GoldError, gold_results
+from reward.joins import join_share
+
+Tier = Literal["equivalent", "executable", "parsable", "invalid"]
+
+EQUIVALENT, PARSABLE, INVALID = 3.0, 0.5, 0.0
+BASE, F1_WEIGHT, JOIN_WEIGHT, AGREEMENT_WEIGHT = 1.0, 0.9, 0.1, 0.1
+# Rewards are whole numbers of this step. Eight of them add up exactly in float32, so equal rewards have a mean equal to
+# themselves and advantages of exactly 0; the formula's value moves by less than 5e-7.
+STEP = 2.0**-20
+BEST_WRONG = int(2.1 / STEP) * STEP
+GOLD_SECONDS = 30.0
+NOT_ANSWERS = ("explain", "pragma")
+
+
+class Question(Protocol):
+    """What scoring needs of a question."""
+
+    @property
+    def question_id(self) -> str: ...
+    @property
+    def gold_sql(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one candidate earned and why.
+
+    ``f1`` and ``join_share`` are None where nothing executed. ``agrees``: its result is (one of) the group's most
+    common, two or more candidates having it; False until ``with_agreement``. ``error``: kind of the SqlError, None
+    where the query ran. ``message``: the error's text, or what differs from the gold result first. ``digest``: the
+    result in bounded size, for agreement.
+    """
+
+    tier: Tier
+    reward: float
+    f1: float | None = None
+    join_share: float | None = None
+    agrees: bool = False
+    error: Kind | None = None
+    message: str | None = None
+    digest: Digest | None = None
+
+
+def score_candidate(
+    gold_sql: str,
+    database: str | Path,
+    prediction: str | None,
+    sandbox: Sandbox | None = None,
+    *,
+    gold_seconds: float = GOLD_SECONDS,
+    question_id: str = "",
+) -> Outcome:
+    """Score one answer, without regard to its group.
+
+    ``prediction`` None: the policy gave none. ``sandbox``: where it runs, under that sandbox' limits; by default one on
+    ``database`` with the default limits. The gold query runs beside it, for up to ``gold_seconds``, and only once for
+    all candidates. Raises GoldError where it does not run; ``question_id`` is for its message.
+    """
+    with nullcontext(sandbox) if sandbox else Sandbox(database) as box:
+        gold = gold_result(gold_sql, database, box, gold_seconds, question_id)
+        return judge(prediction, gold, box)
+
+
+def score_group(
+    question: Question,
+    database: str | Path,
+    predictions: Sequence[str | None],
+    sandbox: Sandbox | None = None,
+    *,
+    gold_seconds: float = GOLD_SECONDS,
+) -> list[Outcome]:
+    """Score all answers to one question, in order, agreement included. Raises GoldError like ``score_candidate``."""
+    with nullcontext(sandbox) if sandbox else Sandbox(database) as box:
+        gold = gold_result(question.gold_sql, database, box, gold_seconds, question.question_id)
+        return with_agreement([judge(prediction, gold, box) for prediction in predictions])
+
+
+def with_agreement(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The outcomes of one whole group, agreement known: the largest classes of equal results, of two or more members.
+
+    Classes of the same size all count. Results are equal when a chain of pairwise equal ones joins them, so the order
+    of the members does not matter.
+    """
+    outcomes = list(outcomes)
+    votes = result_classes([outcome.digest for outcome in outcomes])
+    sizes = Counter(vote for vote in votes if vote is not None)
+    most = max(sizes.values(), default=0)
+    common = {vote for vote, size in sizes.items() if size == most and most >= 2}
+    return [regarded(outcome, vote in common) for outcome, vote in zip(outcomes, votes, strict=True)]
+
+
+def result_classes(digests: Sequence[Digest | None]) -> list[int | None]:
+    """For each result the number of its class, None for one that does not exist."""
+    classes: list[int | None] = [None if each is None else index for index, each in enumerate(digests)]
+    for i, each in enumerate(digests):
+        for j, other in enumerate(digests[:i]):
+            if each is not None and other is not None and classes[i] != classes[j] and same_digest(each, other):
+                old, new = classes[i], classes[j]
+                classes = [new if number == old else number for number in classes]
+    return classes
+
+
+def regarded(outcome: Outcome, agrees: bool) -> Outcome:
+    """The outcome with agreement known."""
+    reward = outcome.reward
+    if outcome.tier == "executable":
+        assert outcome.f1 is not None and outcome.join_share is not None
+        reward = executable_reward(outcome.f1, outcome.join_share, agrees)
+    return replace(outcome, agrees=agrees, reward=reward)
+
+
+def executable_reward(f1: float, share: float, agrees: bool) -> float:
+    """Reward of a query that runs with another result than the gold query's."""
+    reward = BASE + F1_WEIGHT * f1 + JOIN_WEIGHT * share + AGREEMENT_WEIGHT * agrees
+    return min(round(reward / STEP) * STEP, BEST_WRONG)
+
+
+def gold_result(sql: str, database: str | Path, sandbox: Sandbox, seconds: float, question_id: str = "") -> Gold:
+    """The gold result under the sandbox' limits but for the time. Raises GoldError."""
+    try:
+        return gold_results.get(sql, database, replace(sandbox.limits, seconds=seconds), sandbox.pool)
+    except GoldError as error:
+        raise GoldError(error.sql, error.database, error.error, question_id) from error.error
+
+
+def judge(prediction: str | None, gold: Gold, sandbox: Sandbox) -> Outcome:
+    """Run an answer and compare it with the gold result; agreement is left open."""
+    if prediction is None:
+        return Outcome("invalid", INVALID, message="no answer")
+    try:
+        result = run_answer(prediction, sandbox)
+    except SqlError as error:
+        return failed(prediction, error, sandbox)
+    compared = compare(result, gold.result, gold.ordered)
+    share = join_share(prediction, sandbox.schema)
+    return Outcome(
+        tier="equivalent" if compared.equivalent else "executable",
+        reward=EQUIVALENT if compared.equivalent else executable_reward(compared.f1, share, agrees=False),
+        f1=compared.f1,
+        join_share=share,
+        message=compared.difference,
+        digest=digest(result, gold.ordered),
+    )
+
+
+def run_answer(prediction: str, sandbox: Sandbox) -> QueryResult:
+    """Execute an answer. EXPLAIN and PRAGMA return rows too, but never the question's. Raises SqlError."""
+    first = next((token for token in tokens(prediction) if token != ";"), "")
+    if first in NOT_ANSWERS:
+        raise SqlError("denied", f"{first.upper()} is not an answer")
+    return sandbox.execute(prediction)
+
+
+def failed(prediction: str, error: SqlError, sandbox: Sandbox) -> Outcome:
+    """The tier of an answer that did not run to its end."""
+    refused = error.message if error.kind == "syntax" else None
+    # What ran out of time or rows had been parsed; any other error may hide a syntax error that follows it.
+    if error.kind not in ("syntax", "timeout", "rows"):
+        refused = sandbox.parse_error(prediction)
+    if refused is not None:
+        return Outcome("invalid", INVALID, error="syntax", message=refused)
+    return Outcome("parsable", PARSABLE, error=error.kind, message=error.message)
