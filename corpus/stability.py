@@ -19,7 +19,7 @@ from corpus.clocks import CLOCK_FUNCTIONS, set_clock
 from corpus.execution import QueryError, Touched, connect, run
 from corpus.gold import GoldDatabase, quote_name
 from corpus.gold_tables import fold, is_ordered
-from corpus.ties import tie_variants
+from corpus.ties import rewritten, tie_variants
 
 RANDOM_FUNCTIONS = frozenset({"random", "randomblob"})
 CONCAT_FUNCTIONS = frozenset({"group_concat", "string_agg", "json_group_array", "json_group_object"})
@@ -62,11 +62,12 @@ class Probes:
         variants = tie_variants(sql, len(rows[0])) if rows else None
         if variants is None:
             return ""
-        rising, falling = (run(self._database.connection, text, deadline)[0] for text in variants[1:])
+        connection = self._database.connection
+        rising, falling = (run(connection, variant, deadline)[0] for variant in variants)
         if same_rows(rising, falling, ordered):
             return ""
-        if not same_rows(rows, run(self._database.connection, variants[0], deadline)[0], ordered):
-            return ""  # sqlglot's text means something else, so its variants prove nothing
+        if not same_rows(rows, run(connection, rewritten(sql), deadline)[0], ordered):
+            return ""  # sqlglot writes another meaning, so its variants prove nothing
         return reasons.TIE_ORDER if ordered and same_rows(rising, falling, False) else reasons.LIMIT_TIES
 
     def _circumstances(self, touched: Touched, tables: tuple[str, ...]) -> Iterator[tuple[str, sqlite3.Connection]]:

@@ -54,7 +54,7 @@ class Staging:
     def delete(self) -> None:
         """Close and remove the file: the prepared folder is complete."""
         self.close()
-        for suffix in ("", "-journal"):
+        for suffix in ("", "-journal", "-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
     def state(self, name: str) -> Any:
@@ -82,6 +82,11 @@ class Staging:
         self._db.execute("CREATE INDEX IF NOT EXISTS by_database ON questions (db_id, number)")
         self._db.execute("INSERT OR REPLACE INTO state VALUES ('read', 'true')")
         self._db.execute("COMMIT")
+        self._write_ahead()
+
+    def _write_ahead(self) -> None:
+        """From here on transactions are small and many: with a write-ahead log none of them waits for the disk."""
+        self._db.execute("PRAGMA journal_mode = WAL")
 
     def count(self, *, judged: bool = False) -> int:
         """How many records were read, or judged so far."""

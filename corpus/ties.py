@@ -11,33 +11,34 @@ from sqlglot import exp
 from corpus.gold_tables import UnparsedSql, parse
 
 
-def tie_variants(sql: str, width: int) -> tuple[str, str, str] | None:
-    """The query as sqlglot writes it, and with ties broken by rising and by falling columns.
+def tie_variants(sql: str, width: int) -> tuple[str, str] | None:
+    """The query with ties broken by rising and by falling columns; ``width``: how many columns its result has.
 
-    ``width`` is the number of columns of its result. None where no ORDER BY can have ties that matter, or where
-    sqlglot cannot parse the query. The first text lets the caller check that sqlglot kept the meaning.
+    None where no ORDER BY can have ties that matter, or where sqlglot cannot parse the query.
     """
     try:
-        tree = parse(sql)
+        tree = parse(sql).copy()
     except UnparsedSql:
         return None
-    rising, falling = (_broken(tree, width, falling) for falling in (False, True))
-    if rising is None or falling is None:
-        return None
-    return tree.sql(dialect="sqlite"), rising, falling
-
-
-def _broken(tree: exp.Expr, width: int, falling: bool) -> str | None:
-    tree = tree.copy()
-    found = False
-    for query in list(tree.find_all(exp.Query)):
+    added = []
+    for query in tree.find_all(exp.Query):
         order = query.args.get("order")
-        if order is None or not (query is tree or query.args.get("limit")):
-            continue
-        found = True
-        for column in range(1, (width if query is tree else _width(query)) + 1):
-            order.append("expressions", exp.Ordered(this=exp.Literal.number(column), desc=falling))
-    return tree.sql(dialect="sqlite") if found else None
+        if order is not None and (query is tree or query.args.get("limit")):
+            columns = width if query is tree else _width(query)
+            terms = [exp.Ordered(this=exp.Literal.number(column), desc=False) for column in range(1, columns + 1)]
+            order.set("expressions", [*order.expressions, *terms])
+            added += terms
+    if not added:
+        return None
+    rising = tree.sql(dialect="sqlite", copy=False)
+    for term in added:
+        term.set("desc", True)
+    return rising, tree.sql(dialect="sqlite", copy=False)
+
+
+def rewritten(sql: str) -> str:
+    """The query as sqlglot writes it, unchanged: whoever compares variants checks that this one means the same."""
+    return parse(sql).sql(dialect="sqlite")
 
 
 def _width(query: exp.Query) -> int:
