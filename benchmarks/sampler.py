@@ -10,7 +10,6 @@ import json
 import random
 import resource
 import sqlite3
-import statistics
 import sys
 import tempfile
 import time
@@ -62,17 +61,17 @@ def dataset_row(tables: int) -> dict[str, str]:
 
 
 def milliseconds(work: Callable[[], object], repeats: int) -> float:
-    """Median wall time of one call."""
+    """Shortest wall time of one call: whatever else the machine does can only add to it."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
         work()
         times.append((time.perf_counter() - start) * 1000)
-    return statistics.median(times)
+    return min(times)
 
 
 def build_ms(source: Path, tables: int, chosen: int) -> float:
-    """Median time to open and close an episode database of ``chosen`` tables, drawn anew each time."""
+    """Time to open and close an episode database of ``chosen`` tables, drawn anew each time."""
     chance = random.Random(chosen)
 
     def once() -> None:
@@ -120,7 +119,7 @@ def make_large(path: Path, megabytes: int) -> None:
 
 
 def open_large(path: Path) -> tuple[float, float, float]:
-    """In a process of its own: median milliseconds to open, to open and query, and megabytes of memory."""
+    """In a process of its own: milliseconds to open, to open and query, and megabytes of memory."""
     with Sandbox(path) as sandbox:  # starts the workers
         sandbox.execute("SELECT 1")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -27,37 +27,38 @@ def blank_file(path: Path, file: SourceFile, pages: int, roots: Sequence[int] = 
     header[52:56] = header[64:68] = bytes(4)  # no auto-vacuum: its pointer pages would have to be kept up
     header[92:96] = header[24:28]  # marks the page count above as valid
     usable = (file.page_size - header[20]) & 0xFFFF
-    leaves = [bytes([kind, 0, 0, 0, 0]) + usable.to_bytes(2, "big") + b"\0" for kind in (TABLE_LEAF, *roots)]
+    empty = b"\0\0\0\0" + usable.to_bytes(2, "big") + b"\0"
+    content = bytearray((1 + len(roots)) * file.page_size)
+    content[:108] = header + bytes([TABLE_LEAF]) + empty
+    for start, kind in zip(range(file.page_size, len(content), file.page_size), roots, strict=True):
+        content[start : start + 8] = bytes([kind]) + empty
     with path.open("wb") as stream:
-        stream.write((bytes(header) + leaves[0]).ljust(file.page_size, b"\0"))
-        stream.writelines(leaf.ljust(file.page_size, b"\0") for leaf in leaves[1:])
+        stream.write(content)
         stream.truncate(pages * file.page_size)
-
-
-def attach_episode(connection: sqlite3.Connection, path: Path) -> None:
-    """Attach the new file as ``episode``, for writing once and without a way back."""
-    connection.execute("ATTACH ? AS episode", (path.absolute().as_uri(),))
-    for setting in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
-        connection.execute(f"PRAGMA episode.{setting}")
 
 
 def write_catalog(
     connection: sqlite3.Connection, path: Path, selection: Selection, roots: Mapping[int, int] | None = None
 ) -> None:
-    """Give the blank file the selection's entries, in order; ``roots`` says where a root page lies now."""
-    attach_episode(connection, path)
-    connection.execute("PRAGMA writable_schema = ON")
-    connection.execute("BEGIN")
+    """Attach the blank file as ``episode`` and give it the selection's entries, in order.
+
+    ``roots`` says where a root page lies now, if not where it did. The transaction that this begins is left to the
+    caller to fill and to commit.
+    """
+    connection.execute("ATTACH ? AS episode", (path.absolute().as_uri(),))
+    # The file is written once and has no earlier state to go back to.
+    settings = ("episode.journal_mode = OFF", "episode.synchronous = OFF", "writable_schema = ON")
+    connection.executescript("".join(f"PRAGMA {setting};" for setting in settings) + "BEGIN")
     _write_internal(connection, selection)
     connection.executemany(
         "INSERT INTO episode.sqlite_master SELECT type, name, tbl_name, ?, sql "
         "FROM source.sqlite_master WHERE rowid = ?",
         [(roots.get(entry.root, 0) if roots else entry.root, entry.rowid) for entry in selection.parts],
     )
-    connection.execute("COMMIT")
+    # A new version of the schema makes this connection, too, read the catalog again.
+    (version,) = connection.execute("PRAGMA episode.schema_version").fetchone()
+    connection.execute(f"PRAGMA episode.schema_version = {version + 1}")
     connection.execute("PRAGMA writable_schema = OFF")
-    # The connection has read the empty catalog; attached again, it reads the new one.
-    connection.execute("DETACH episode")
 
 
 def _write_internal(connection: sqlite3.Connection, selection: Selection) -> None:
@@ -66,7 +67,7 @@ def _write_internal(connection: sqlite3.Connection, selection: Selection) -> Non
     They are made anew: the source's would name hidden tables.
     """
     rowids = [(table.rowid,) for table in selection.tables]
-    if "sqlite_sequence" in selection.internal and any(table.counts for table in selection.tables):
+    if "sqlite_sequence" in selection.internal and _any_counts(connection, rowids):
         connection.execute("CREATE TABLE episode.made (id INTEGER PRIMARY KEY AUTOINCREMENT)")
         connection.execute("DROP TABLE episode.made")
         connection.executemany(
@@ -81,3 +82,8 @@ def _write_internal(connection: sqlite3.Connection, selection: Selection) -> Non
             "JOIN source.sqlite_master m ON m.name = s.tbl WHERE m.rowid = ?",
             rowids,
         )
+
+
+def _any_counts(connection: sqlite3.Connection, rowids: Sequence[tuple[int]]) -> bool:
+    statement = "SELECT 1 FROM source.sqlite_master WHERE rowid = ? AND sql LIKE '%AUTOINCREMENT%'"
+    return any(connection.execute(statement, rowid).fetchone() for rowid in rowids)

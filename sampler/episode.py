@@ -5,10 +5,10 @@ import itertools
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sampler.build import build_database
+from sampler.build import build_from
 from sampler.folders import memory_root, scratch_folder
 from sampler.overlay import SIDES, overlay_database
 from sampler.source import SourceFile, read_source
@@ -57,7 +57,7 @@ def open_episode_database(source: str | Path, tables: Sequence[str], small_bytes
             RuntimeWarning,
             stacklevel=2,
         )
-    return _place(memory_root(file.size), tables, lambda out: build_database(source, tables, out))
+    return _place(memory_root(file.size), tables, lambda out: build_from(file, tables, out))
 
 
 def _link_roots(file: SourceFile) -> list[Path]:
@@ -90,12 +90,7 @@ def _place(root: Path, tables: Sequence[str], make: Callable[[Path], object]) ->
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-    for side in _sides(path):
-        if side.is_dir():
-            shutil.rmtree(side, ignore_errors=True)
-        else:
-            side.unlink(missing_ok=True)
-
-
-def _sides(path: Path) -> Iterator[Path]:
-    return (Path(f"{path}{side}") for side in SIDES)
+    log, guard = (Path(f"{path}{side}") for side in SIDES)
+    if log.exists() or guard.exists():
+        log.unlink(missing_ok=True)
+        shutil.rmtree(guard, ignore_errors=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from sampler.catalog import blank_file, write_catalog
 from sampler.source import SourceFile, open_source, select_entries
 
-SIDES = ("-wal", "-shm")
+SIDES = ("-wal", "-shm")  # of an overlay's name: the log, the guard
 _LOG_MAGIC = 0x377F0682  # checksums over little-endian words
 _LOG_FORMAT = 3007000
 
@@ -44,6 +44,7 @@ def patch_pages(file: SourceFile, tables: Sequence[str]) -> dict[int, bytes]:
         path = Path(folder) / "catalog.sqlite"
         blank_file(path, file, file.pages)
         write_catalog(connection, path, select_entries(connection, file, tables))
+        connection.execute("COMMIT")
         with path.open("rb") as stream:
             first = stream.read(file.page_size)
             stream.seek(file.pages * file.page_size)

@@ -4,7 +4,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
+from typing import NamedTuple
 
 from env.connect import read_only_uri
 from env.schema import fold_name
@@ -38,8 +40,7 @@ class SourceFile:
         return _ENCODINGS.get(int.from_bytes(self.header[56:60], "big"), "UTF-8")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A table or index in the source's catalog; ``root`` is its first page, 0 for a virtual table."""
 
     rowid: int
@@ -47,8 +48,6 @@ class Entry:
     table: str
     root: int
     is_index: bool
-    is_virtual: bool
-    counts: bool  # AUTOINCREMENT
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Selection:
     @property
     def stored(self) -> list[Entry]:
         """Tables with rows of their own: chosen and shadow tables, not virtual ones."""
-        return [entry for entry in self.parts if not entry.is_index and not entry.is_virtual]
+        return [entry for entry in self.parts if entry.root and not entry.is_index]
 
 
 def read_source(path: str | Path) -> SourceFile:
@@ -76,6 +75,7 @@ def read_source(path: str | Path) -> SourceFile:
         raise FileNotFoundError(f"no database file at {path}")
     with file.open("rb") as stream:
         header = stream.read(100)
+        size = stream.seek(0, 2)
     if len(header) < 100 or not header.startswith(_MAGIC):
         raise ValueError(f"{path} is not a SQLite database: its first bytes are not {_MAGIC!r}")
     for suffix in ("-wal", "-journal"):
@@ -85,7 +85,7 @@ def read_source(path: str | Path) -> SourceFile:
                 f"{path} has unsaved changes in {journal.name}: close the programs that use it, "
                 f"then run: sqlite3 {file.name} 'PRAGMA journal_mode=DELETE'"
             )
-    return SourceFile(file, header, file.stat().st_size)
+    return SourceFile(file, header, size)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
     Raises ValueError, from inside the block too, where SQLite finds the file broken.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None, uri=True)) as connection:
-        connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")
         # Databases of one connection share their encoding; rows arrive as they are, valid or not.
         for setting in (f"encoding = '{file.encoding}'", "foreign_keys = OFF", "ignore_check_constraints = ON"):
             connection.execute(f"PRAGMA {setting}")
@@ -136,8 +136,7 @@ def select_entries(connection: sqlite3.Connection, file: SourceFile, tables: Seq
 
 def _catalog(connection: sqlite3.Connection) -> list[Entry]:
     rows = connection.execute(
-        "SELECT rowid, name, tbl_name, rootpage, type = 'index', "
-        "coalesce(sql LIKE 'CREATE VIRTUAL%', 0), coalesce(sql LIKE '%AUTOINCREMENT%', 0) "
+        "SELECT rowid, name, tbl_name, rootpage, type = 'index' "
         "FROM source.sqlite_master WHERE type IN ('table', 'index') ORDER BY rowid"
     )
     return [Entry(*row) for row in rows]
@@ -145,7 +144,7 @@ def _catalog(connection: sqlite3.Connection) -> list[Entry]:
 
 def _shadows(connection: sqlite3.Connection, known: dict[str, Entry]) -> dict[str, list[Entry]]:
     """Shadow tables by virtual table: those that bear its name as a prefix, the longest such name."""
-    virtual = [name for name, entry in known.items() if entry.is_virtual]
+    virtual = [name for name, entry in known.items() if not entry.root]
     if not virtual:
         return {}
     shadows: dict[str, list[Entry]] = {}

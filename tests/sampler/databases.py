@@ -34,6 +34,9 @@ CREATE TABLE counter (id INTEGER PRIMARY KEY AUTOINCREMENT, note TEXT);
 INSERT INTO counter VALUES (41, 'x');
 CREATE TABLE descending (id INTEGER PRIMARY KEY DESC, v TEXT);
 INSERT INTO descending (rowid, id, v) VALUES (50, 2, 'b'), (60, 1, 'a');
+CREATE TABLE sums (id INTEGER PRIMARY KEY, b AS (a * 2), a INT, c INT AS (a + 1) STORED);
+INSERT INTO sums (id, a) VALUES (1, 10), (2, 20);
+CREATE INDEX sums_c ON sums (c);
 CREATE TABLE empty (a INTEGER, b TEXT REFERENCES missing (x));
 CREATE TABLE long (id INTEGER PRIMARY KEY, text TEXT);
 INSERT INTO long VALUES (1, hex(zeroblob(40000))), (2, 'short');
@@ -47,7 +50,7 @@ INSERT INTO boxes VALUES (1, 0, 2), (2, 5, 9);
 ANALYZE;
 """
 ZOO_TABLES = [
-    "author", "book", "tag", "heap", "dense", "taken", 'odd "name; --', "Straße", "counter", "descending", "empty",
+    "author", "book", "tag", "heap", "dense", "taken", 'odd "name; --', "Straße", "counter", "descending", "sums", "empty",
     "long", "notes", "boxes",
 ]  # fmt: skip
 
