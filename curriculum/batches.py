@@ -1,5 +1,6 @@
 """Curriculum: the questions of an update's batch, a pure function of the seed and the update."""
 
+from array import array
 from collections.abc import Sequence
 
 from curriculum.buckets import Buckets
@@ -53,6 +54,6 @@ class Curriculum:
         return chosen
 
     def _order(self, bucket: int) -> Sequence[int]:
-        order = self._buckets.members[bucket][:]
+        order = array("I", self._buckets.members[bucket])
         rng("bucket order", self._seed, bucket).shuffle(order)
         return order

@@ -11,7 +11,6 @@ An overlay must not be opened with ``immutable=1``: SQLite would then ignore the
 import os
 import secrets
 import struct
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,27 +27,30 @@ def overlay_database(file: SourceFile, tables: Sequence[str], out: Path) -> None
 
     Raises OSError where the file system refuses the link (another device, another owner's file).
     """
-    log = write_ahead_log(file.page_size, patch_pages(file, tables))
+    log = write_ahead_log(file.page_size, patch_pages(file, tables, Path(f"{out}-catalog")))
     Path(f"{out}-wal").write_bytes(log)
     Path(f"{out}-shm").mkdir()
     os.link(file.path, out)
 
 
-def patch_pages(file: SourceFile, tables: Sequence[str]) -> dict[int, bytes]:
+def patch_pages(file: SourceFile, tables: Sequence[str], scratch: Path) -> dict[int, bytes]:
     """Page number (from 1) to content: page 1 and new catalog pages behind the source's last page.
 
-    They make all tables but the chosen ones unreachable, and no other page changes. SQLite writes them, into a file
-    of the source's length that is all holes.
+    They make all tables but the chosen ones unreachable, and no other page changes. SQLite writes them, into the file
+    ``scratch`` of the source's length that is all holes; it is removed.
     """
-    with tempfile.TemporaryDirectory() as folder, open_source(file) as connection:
-        path = Path(folder) / "catalog.sqlite"
-        blank_file(path, file, file.pages)
-        write_catalog(connection, path, select_entries(connection, file, tables))
-        connection.execute("COMMIT")
-        with path.open("rb") as stream:
+    try:
+        with open_source(file) as connection:
+            selection = select_entries(connection, file, tables)
+            blank_file(scratch, file, file.pages)
+            write_catalog(connection, scratch, selection)
+            connection.execute("COMMIT")
+        with scratch.open("rb") as stream:
             first = stream.read(file.page_size)
             stream.seek(file.pages * file.page_size)
             rest = stream.read()
+    finally:
+        scratch.unlink(missing_ok=True)
     parts = [rest[start : start + file.page_size] for start in range(0, len(rest), file.page_size)]
     return {1: first} | dict(enumerate(parts, start=file.pages + 1))
 

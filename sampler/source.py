@@ -8,7 +8,6 @@ from operator import methodcaller
 from pathlib import Path
 from typing import NamedTuple
 
-from env.connect import read_only_uri
 from env.schema import fold_name
 
 _MAGIC = b"SQLite format 3\0"
@@ -100,7 +99,8 @@ def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
         for setting in (f"encoding = '{file.encoding}'", "foreign_keys = OFF", "ignore_check_constraints = ON"):
             connection.execute(f"PRAGMA {setting}")
         try:
-            connection.execute("ATTACH ? AS source", (read_only_uri(file.path),))
+            # No lock, no journal: there is none (see read_source), and a read-only folder will do.
+            connection.execute("ATTACH ? AS source", (f"{file.path.as_uri()}?mode=ro&immutable=1",))
             yield connection
         except sqlite3.DatabaseError as error:
             raise ValueError(f"no database can be built from {file.path}: {error}") from error
@@ -114,12 +114,12 @@ def select_entries(connection: sqlite3.Connection, file: SourceFile, tables: Seq
     catalog = _catalog(connection)
     known = {fold_name(entry.name): entry for entry in catalog if not entry.is_index}
     chosen: dict[str, Entry] = {}
-    for table in tables:
-        folded = fold_name(table)
+    for name in tables:
+        folded = fold_name(name)
         if folded not in known or folded.startswith("sqlite_"):
-            raise ValueError(f"{file.path} has no table {table!r}, so no database with it can be built")
+            raise ValueError(f"{file.path} has no table {name!r}, so no database with it can be built")
         if folded in chosen:
-            raise ValueError(f"table {table!r} is chosen twice for a database of {file.path}")
+            raise ValueError(f"table {name!r} is chosen twice for a database of {file.path}")
         chosen[folded] = known[folded]
     indexes: dict[str, list[Entry]] = {}
     for entry in catalog:
