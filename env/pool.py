@@ -11,13 +11,15 @@ import marshal
 import os
 import threading
 import weakref
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from env.limits import Limits, SqlError
 from env.process import Worker, death
-from env.query import timeout_text
-from env.wire import receive, send
+from env.query import Reply, timeout_text
+from env.slots import Slot, take_free
+from env.wire import framed, send
 
 # A worker stops a query itself at the limit; this much later it is ended, whatever it is doing.
 GRACE_SECONDS = 0.4
@@ -31,41 +33,7 @@ GOLDEN = 0.6180339887498949  # multiples of it spread evenly, also every second 
 HOMES = 16  # no more than this many, however many cores: a single process' threads cannot keep more busy
 
 
-class Slot:
-    """A place for one worker: its lock, and the keys whose connections it may close."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.worker: Worker | None = None
-        self.closing: deque[int] = deque()
-
-    def take_closing(self) -> tuple[int, ...]:
-        """Keys to close, for the next message; the lock is held."""
-        keys = []
-        while self.closing:
-            key = self.closing.popleft()
-            if self.worker is not None and key in self.worker.opened:
-                del self.worker.opened[key]
-                keys.append(key)
-        return tuple(keys)
-
-    def release(self) -> None:
-        """Give the worker back; what was to be closed meanwhile is closed now."""
-        self.flush()
-        self.lock.release()
-        while self.closing and self.lock.acquire(blocking=False):
-            self.flush()
-            self.lock.release()
-
-    def flush(self) -> None:
-        """Tell the worker to close what it may; no answer comes. The lock is held."""
-        keys = self.take_closing() if self.closing else ()
-        if keys and self.worker is not None:
-            try:
-                send(self.worker.descriptor, marshal.dumps((keys, None, None)))
-            except OSError:
-                self.worker.end()
-                self.worker = None
+Query = tuple[str, int, bool]  # statement, most rows, whether more may be cut off
 
 
 @dataclass(frozen=True)
@@ -116,14 +84,28 @@ class WorkerPool:
         More than ``cap`` rows are cut off where ``partial``, else an error. Raises SqlError for the statement,
         RuntimeError when the pool is closed or no worker starts.
         """
-        slot = self._acquire(client.key)
-        try:
-            kind, first, second, third = self._ask(slot, client, (client.key, sql, cap, partial))
-        finally:
-            slot.release()
+        ((kind, first, second, third),) = self.run_many(client, [(sql, cap, partial)])
         if kind:
             raise SqlError(kind, first)
         return first, second, third
+
+    def run_many(self, client: Client, queries: Sequence[Query]) -> list[Reply]:
+        """Run statements one after the other, each within its own limits; one exchange of messages if all goes well.
+
+        An answer is ("", columns, tables, (truncated, chunks)) or (kind, message, None, None). Raises RuntimeError.
+        """
+        replies: list[Reply] = []
+        together = len(queries)
+        slot = self._acquire(client.key)
+        try:
+            while len(replies) < len(queries):
+                batch = queries[len(replies) : len(replies) + together]
+                worker = self._send(slot, client, batch)
+                if not self._collect(slot, worker, client, len(replies) + len(batch), replies):
+                    together = 1
+        finally:
+            slot.release()
+        return replies
 
     def _acquire(self, key: int) -> Slot:
         """A slot whose lock we hold: the home's, or after a moment any that is free."""
@@ -140,23 +122,24 @@ class WorkerPool:
                 return home
         return slot
 
-    def _ask(self, slot: Slot, client: Client, query: tuple) -> tuple:
+    def _send(self, slot: Slot, client: Client, queries: Sequence[Query]) -> Worker:
+        """Hand the queries to the slot's worker, or to a new one where that is gone."""
         for _ in range(ATTEMPTS):
             worker = slot.worker = slot.worker or self._new_worker()
             try:
                 worker.wait_ready()
                 worker.set_timeout(client.limits.seconds + GRACE_SECONDS)
-                send(worker.descriptor, self._request(slot, worker, client, query))
+                send(worker.descriptor, self._request(slot, worker, client, queries))
             except (BrokenPipeError, ConnectionResetError):
                 self._end(slot)  # killed from outside before it had the query: another may have it
             except BaseException:
                 self._end(slot)
                 raise
             else:
-                return self._answer(slot, worker, client)
+                return worker
         raise RuntimeError(f"{ATTEMPTS} SQL worker processes in a row were killed from outside: is memory used up?")
 
-    def _request(self, slot: Slot, worker: Worker, client: Client, query: tuple) -> bytes:
+    def _request(self, slot: Slot, worker: Worker, client: Client, queries: Sequence[Query]) -> bytes:
         closing = slot.take_closing() if slot.closing else ()
         opening = None
         if client.key in worker.opened:
@@ -166,27 +149,43 @@ class WorkerPool:
                 closing += (worker.opened.popitem(last=False)[0],)
             worker.opened[client.key] = None
             opening = (client.uri, vars(client.limits))
-        return marshal.dumps((closing, opening, query))
+        message: Any = (closing, client.key, opening, queries)
+        return framed(marshal.dumps(message))
 
-    def _answer(self, slot: Slot, worker: Worker, client: Client) -> tuple:
+    def _collect(self, slot: Slot, worker: Worker, client: Client, whole: int, replies: list[Reply]) -> bool:
+        """Take the worker's answers until there are ``whole`` or it is of no more use; what is left is asked anew.
+
+        False where it died among several queries, which must be asked one by one to know whose end it was.
+        """
         try:
-            *reply, connected, recycle = marshal.loads(receive(worker.descriptor))
+            while len(replies) < whole and slot.worker is worker:
+                self._take(slot, worker, client, marshal.loads(worker.reader.receive()), replies)
         except BlockingIOError:
+            missing = whole - len(replies)
+            for answer in worker.last_words(missing) if missing > 1 else ():
+                self._take(slot, worker, client, answer, replies)
             self._end(slot)
-            return "timeout", timeout_text(client.limits.seconds), None, None
+            if len(replies) < whole:
+                replies.append(("timeout", timeout_text(client.limits.seconds), None, None))
         except (EOFError, ConnectionError):
             self._end(slot)
             if self.closed:
                 raise RuntimeError("this worker pool was closed while the query ran") from None
-            return (*death(worker.process.returncode), None, None)
+            if whole - len(replies) > 1:
+                return False
+            replies.append((*death(worker.process.returncode), None, None))
         except BaseException:
-            self._end(slot)  # its answer would be taken for the next query's
+            self._end(slot)  # its answers would be taken for the next query's
             raise
+        return True
+
+    def _take(self, slot: Slot, worker: Worker, client: Client, answer: tuple, replies: list[Reply]) -> None:
+        *reply, connected, recycle = answer
+        replies.append(tuple(reply))
         if recycle:
             self._end(slot)
         elif not connected:
             worker.opened.pop(client.key, None)
-        return tuple(reply)
 
     def _new_worker(self) -> Worker:
         """The spare, or a new process; another spare is started beside."""
@@ -243,22 +242,6 @@ class WorkerPool:
             if worker is not None:
                 worker.abandon()
         self._reset()
-
-
-def preference(slot: Slot, key: int) -> int:
-    """Order in which to try slots: where the connection is warm, where a process runs, the rest."""
-    worker = slot.worker
-    if worker is None:
-        return 2
-    return 0 if key in worker.opened else 1
-
-
-def take_free(slots: list[Slot], key: int) -> Slot | None:
-    """One of the slots, locked, without waiting; None where all are taken."""
-    for slot in sorted(slots, key=lambda slot: preference(slot, key)):
-        if slot.lock.acquire(blocking=False):
-            return slot
-    return None
 
 
 _pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()

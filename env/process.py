@@ -1,5 +1,6 @@
 """One worker process as its parent holds it: how it starts, its socket, how it is ended."""
 
+import marshal
 import os
 import socket
 import struct
@@ -8,11 +9,13 @@ import sys
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from env.limits import Kind
-from env.wire import receive
+from env.wire import Reader
 
 START_SECONDS = 60.0
+LAST_WORDS_SECONDS = 0.1
 
 # The parent's package is not imported whole: the worker needs a few small files of it, and must not pay for the rest.
 BOOT = (
@@ -33,10 +36,12 @@ class Worker:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={"MALLOC_ARENA_MAX": "1"} | {name: os.environ[name] for name in KEEP if name in os.environ},
+                cwd="/",
                 start_new_session=True,  # Ctrl-C is the parent's to handle
             )
         self.socket = ours
         self.descriptor = ours.fileno()
+        self.reader = Reader(self.descriptor)
         self.opened: OrderedDict[int, None] = OrderedDict()
         self.timeout = 0.0
         self.ready = False
@@ -50,7 +55,7 @@ class Worker:
             return
         self.set_timeout(START_SECONDS)
         try:
-            receive(self.descriptor)
+            self.reader.receive()
         except (EOFError, OSError) as error:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(1.0)  # its socket is closed: it is at its end, or hangs
@@ -71,6 +76,16 @@ class Worker:
             value = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
             self.timeout = seconds
+
+    def last_words(self, most: int) -> list[Any]:
+        """Up to ``most`` answers that a process whose query hangs had ready and not sent; it ends itself on this."""
+        found: list[Any] = []
+        with suppress(OSError, EOFError):
+            self.socket.shutdown(socket.SHUT_WR)
+            self.set_timeout(LAST_WORDS_SECONDS)
+            while len(found) < most:
+                found.append(marshal.loads(self.reader.receive()))
+        return found
 
     def end(self) -> None:
         """Kill the process, whatever it does, and wait for its end."""

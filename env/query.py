@@ -18,7 +18,7 @@ SCHEMA = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'vie
 PRAGMAS = ("query_only=1", "trusted_schema=0", "temp_store=MEMORY", f"mmap_size={1 << 31}")
 BLANK = " \t\n\r\f;\ufeff"
 
-Reply = tuple[str, object, object, object]
+Reply = tuple[Any, Any, Any, Any]
 NO_ROWS = "only statements that return rows are allowed"
 
 

@@ -11,47 +11,89 @@ import resource
 import select
 import sqlite3
 from contextlib import suppress
+from time import monotonic
 
 from env.query import Connection, verdict
 from env.scratch import Scratch
-from env.wire import receive, send
+from env.wire import Reader, framed, send
 
 SOCKET = 0
 MB = 1 << 20
+# Where the system cannot tell that only the parent's side is closed, answers are not held back.
+HANG_UP = getattr(select, "POLLRDHUP", 0)
+TOGETHER_SECONDS = 0.001 if HANG_UP else 0.0
 NO_MEMORY = ("memory", "out of memory", None, None)
+
+
+class Outbox:
+    """Answers that wait to be sent: each message costs both processes more time than a small query does."""
+
+    def __init__(self) -> None:
+        self.lock = _thread.allocate_lock()
+        self.waiting: list[bytes] = []
+        self.sent = monotonic()
+
+    def add(self, payload: bytes) -> None:
+        """Take an answer; send what is there when the last sending was a moment ago."""
+        self.waiting.append(framed(payload))
+        if monotonic() - self.sent > TOGETHER_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is there."""
+        with self.lock:
+            if self.waiting:
+                send(SOCKET, b"".join(self.waiting))
+                self.waiting.clear()
+        self.sent = monotonic()
 
 
 def main() -> None:
     """Serve until the parent closes the socket."""
     confine()
+    outbox, holder, reader = Outbox(), Holder(), Reader(SOCKET)
     _thread.stack_size(256 * 1024)
-    _thread.start_new_thread(end_with_parent, ())
-    send(SOCKET, b"ready")
-    holder = Holder()
-    while True:
-        try:
-            closing, opening, query = marshal.loads(receive(SOCKET))
-        except (EOFError, ConnectionError):
-            os._exit(0)
-        holder.close(closing)
-        if query is not None:
-            holder.answer(opening, *query)
+    _thread.start_new_thread(end_with_parent, (outbox,))
+    send(SOCKET, framed(b"ready"))
+    try:
+        while True:
+            serve(holder, outbox, *marshal.loads(reader.receive()))
+    except (EOFError, ConnectionError):
+        os._exit(0)
+
+
+def serve(
+    holder: "Holder", outbox: Outbox, closing: tuple[int, ...], key: int, opening: tuple | None, queries: list[tuple]
+) -> None:
+    """One message: close connections, then run queries on one; after a lack of memory the rest is left unanswered."""
+    holder.close(closing)
+    outbox.sent = monotonic()
+    for query in queries:
+        answer, last = holder.answer(key, opening, *query)
+        outbox.add(answer)
+        if last:
+            break
+    outbox.flush()
 
 
 def confine() -> None:
-    """No core dumps, no byte written to any file, not the trainer's working directory, first to go when memory ends."""
+    """No core dumps, no byte written to any file, and the first to go when the machine's memory ends."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    os.chdir("/")
 
 
-def end_with_parent() -> None:
-    """Wait for the parent's end of the socket to close, also while a query runs, and end the process."""
+def end_with_parent(outbox: Outbox) -> None:
+    """Wait, also while a query runs, for the parent to close the socket or its own side of it, and end the process.
+
+    The latter is how the parent asks for the answers that lie here while a later query hangs.
+    """
     poll = select.poll()
-    poll.register(SOCKET, 0)  # hang-up is reported without being asked for; requests are the main thread's
+    poll.register(SOCKET, HANG_UP)  # requests are the main thread's
     poll.poll()
+    with suppress(OSError):
+        outbox.flush()
     os._exit(0)
 
 
@@ -68,25 +110,26 @@ class Holder:
             if key in self.connections:
                 self.connections.pop(key).sqlite.close()
 
-    def answer(self, opening: tuple | None, key: int, sql: str, cap: int, partial: bool) -> None:
-        """Run one query and send (kind, …, is the connection open, must the process be replaced)."""
+    def answer(self, key: int, opening: tuple | None, sql: str, cap: int, partial: bool) -> tuple[bytes, bool]:
+        """Run one query: (kind, …, is the connection open, must the process be replaced) marshalled, and the latter."""
         reply: tuple = NO_MEMORY
         try:
-            if opening is not None:
-                uri, limits = opening
+            opened = key not in self.connections
+            if opened:
+                uri, limits = opening or ("", {})
                 self.connections[key] = Connection(uri, limits) if uri else Scratch(limits)
             connection = self.connections[key]
-            self.allow(connection.limits["memory_mb"], opening is not None)
+            self.allow(connection.limits["memory_mb"], opened)
             reply = connection.run(sql, cap, partial)
         except sqlite3.Error as error:  # the file cannot be opened: no database, no right to read it
             reply = (*verdict(error, 0), None, None)
         except MemoryError:
             pass
+        recycle = reply[:2] == NO_MEMORY[:2]
         try:
-            message = marshal.dumps((*reply, key in self.connections, reply[:2] == NO_MEMORY[:2]))
+            return marshal.dumps((*reply, key in self.connections, recycle)), recycle
         except MemoryError:
-            message = marshal.dumps((*NO_MEMORY, False, True))
-        send(SOCKET, message)
+            return marshal.dumps((*NO_MEMORY, False, True)), True
 
     def allow(self, memory_mb: int, opened: bool) -> None:
         """Let the query add ``memory_mb`` to what the process holds; looked at again when that or the limit changed."""

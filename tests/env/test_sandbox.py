@@ -256,6 +256,7 @@ def test_a_file_that_is_no_database(tmp_path, pool):
         for _ in range(2):
             error = failure(sandbox, "SELECT 1")
             assert (error.kind, error.message) == ("other", "file is not a database")
+        assert [error.message for error in sandbox.execute_many([("SELECT 1", 1)] * 3)] == [error.message] * 3
     with pytest.raises(FileNotFoundError, match="no database file at .*nowhere.sqlite"):
         Sandbox(tmp_path / "nowhere.sqlite", Limits(), pool)
 
@@ -278,6 +279,23 @@ def test_limits_of_one_sandbox(database, pool):
         assert failure(sandbox, union).message == "out of memory"
     with Sandbox(database, Limits(), pool) as sandbox:
         assert sandbox.execute("SELECT length(zeroblob(1001))").rows == [(1001,)]
+
+
+def test_many_queries_are_answered_in_order(sandbox):
+    queries = [
+        ("SELECT 1", None),
+        ("SELEC 2", 3),
+        ("SELECT id FROM Person", 2),
+        ("", None),
+        ("SELECT name FROM pet", 1),
+    ]
+    found = sandbox.execute_many(queries)
+    assert [getattr(result, "rows", None) for result in found] == [[(1,)], None, [(1,), (2,)], None, None]
+    assert [getattr(result, "kind", None) for result in found] == [None, "syntax", None, "syntax", "schema"]
+    assert found[2].truncated and found[2].tables == {"Person"}
+    assert sandbox.execute_many([]) == []
+    large = sandbox.execute_many([("SELECT printf('%.*c', 300000, 'x')", 1), ("SELECT 2", 1)] * 5)
+    assert [len(str(result.rows[0][0])) for result in large] == [300_000, 1] * 5
 
 
 def test_wrong_use_is_told_at_once(database, pool):

@@ -78,6 +78,36 @@ def test_a_bomb_ends_on_time_and_the_next_query_is_answered_at_once(database, bo
         assert time.monotonic() - start < 0.4
 
 
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_among_several_queries_costs_only_its_own_answer(database, bomb):
+    good = [(f"SELECT max(a) + {i} FROM n", None) for i in range(4)]
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=0.5), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        start = time.monotonic()
+        results = sandbox.execute_many([*good[:2], (bomb, None), *good[2:]])
+        assert time.monotonic() - start < 1.6
+        ended = results.pop(2)
+        assert isinstance(ended, SqlError) and ended.kind in ("timeout", "memory")
+        assert [result.rows for result in results] == [[(99 + i,)] for i in range(4)]
+
+
+def test_several_queries_each_have_the_time_limit(database):
+    wait = ENDLESS.replace("FROM c)", "FROM c WHERE x < 400000)")  # about 0.1 s
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=1.0), pool) as sandbox:
+        results = sandbox.execute_many([(wait, None)] * 20)
+    assert [result.rows for result in results] == [[(400000,)]] * 20
+
+
+def test_the_query_that_ends_its_worker_is_found_among_several(database):
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=3.0), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        for delay in (0.2, 0.6):  # the second falls when the queries are asked one by one
+            threading.Timer(delay, lambda: os.kill(pool.pids[0], signal.SIGSEGV)).start()
+        before, ended, after = sandbox.execute_many([("SELECT 'before'", 1), (ENDLESS, 1), ("SELECT 'after'", 1)])
+    assert (before.rows, after.rows) == ([("before",)], [("after",)])
+    assert ended.message == "the query ended its worker process (exit code -11)"
+
+
 def test_time_limits_differ_by_sandbox(database):
     with WorkerPool(workers=1) as pool:
         for seconds in (0.2, 0.6, 0.3):
