@@ -32,7 +32,7 @@ ROWS = 69  # SQaLe's median a table
 LIMITS = {
     "build_ms": 8.0,  # 64 of 113 tables
     "times_faster": 10.0,  # than sqale.build_database builds the 113
-    "growth_by_unchosen": 3.0,  # time of 20 tables out of 350 over time of 20 out of 20
+    "growth_by_unchosen": 4.0,  # 20 tables out of 350 over 20 out of 20: the catalog is read, the rows are not
     "large_open_ms": 50.0,
     "large_extra_mb": 64.0,
 }
@@ -79,7 +79,7 @@ def build_ms(source: Path, tables: int, chosen: int) -> float:
         names = [f"entity_{number}" for number in chance.sample(range(tables), chosen)]
         open_episode_database(source, names).close()
 
-    return milliseconds(once, 30)
+    return milliseconds(once, 60)
 
 
 def build_whole(row: dict[str, str]) -> None:
@@ -94,7 +94,7 @@ def measure_builds(folder: Path) -> dict[str, float]:
         row = dataset_row(tables)
         source = folder / f"{tables}.sqlite"
         sqale.build_database(row, source).close()
-        whole = milliseconds(partial(build_whole, row), 5)
+        whole = milliseconds(partial(build_whole, row), 10)
         for chosen in sorted({4, 20, 64, tables}):
             if chosen <= tables:
                 times[tables, chosen] = build_ms(source, tables, chosen)

@@ -50,8 +50,8 @@ INSERT INTO boxes VALUES (1, 0, 2), (2, 5, 9);
 ANALYZE;
 """
 ZOO_TABLES = [
-    "author", "book", "tag", "heap", "dense", "taken", 'odd "name; --', "Straße", "counter", "descending", "sums", "empty",
-    "long", "notes", "boxes",
+    "author", "book", "tag", "heap", "dense", "taken", 'odd "name; --', "Straße", "counter", "descending", "sums",
+    "empty", "long", "notes", "boxes",
 ]  # fmt: skip
 
 

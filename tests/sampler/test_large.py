@@ -9,7 +9,7 @@ import pytest
 
 from env.sandbox import Sandbox
 from sampler import open_episode_database
-from tests.sampler.databases import ZOO, contents, rows, write_database
+from tests.sampler.databases import ZOO, ZOO_TABLES, contents, rows, write_database
 
 MB = 2**20
 
@@ -66,3 +66,14 @@ def test_without_a_link_the_tables_are_copied_and_it_says_so(large: Path, monkey
     with database:
         assert not Path(f"{database.path}-wal").exists()
         assert contents(database.path, "heap") == contents(large, "heap")
+
+
+def test_new_pages_step_over_the_page_that_sqlite_locks(zoo: Path) -> None:
+    # SQLite keeps the page at 1 GiB for its locks. A file that ends right before it, here with a hole, has its
+    # first new page there.
+    os.truncate(zoo, 2**30)
+    tables = [table for table in ZOO_TABLES if table != "long"]
+    with open_episode_database(zoo, tables) as database, Sandbox(database.path) as sandbox:
+        assert sandbox.schema.tables == tuple(tables)
+        for table in ("book", "heap", "tag"):
+            assert contents(database.path, table) == contents(zoo, table)
