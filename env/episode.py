@@ -7,6 +7,7 @@ A tool turn runs its calls in order, up to a ``submit_sql``. After the last tool
 in a row, comes the final turn, whose text is the answer.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from env.limits import SqlError
 from env.prompts import Prompts, load_prompts
 from env.protocol import CallError, ToolCall, final_sql, parse_turn, same_query_key
 from env.sandbox import Sandbox
-from env.tools import EpisodeLimits, error_text, run_tool
+from env.tools import EpisodeLimits, ToolResult, error_text, run_tools
 
 __all__ = ["CallRecord", "EndedBy", "Episode", "EpisodeLimits", "Finished", "Observation", "Turn"]
 
@@ -102,14 +103,14 @@ class Episode:
         self.turns.append(turn)
         if self._final:
             return self._answer(final_sql(completion_text))
-        for entry in parse_turn(completion_text):
-            record = self._run(entry)
+        entries = _up_to_submission(parse_turn(completion_text))
+        calls = [entry for entry in entries if isinstance(entry, ToolCall) and entry.tool != "submit_sql"]
+        results = iter(run_tools(calls, self._sandbox, self.limits))
+        for entry in entries:
+            record = self._record(entry, results)
             turn.calls.append(record)
-            if record.tool == "submit_sql":
-                if record.error is None:
-                    return self._end(record.args["sql"], "submit_sql")
-                # Nothing after a submission is run, be it accepted or refused.
-                break
+            if record.tool == "submit_sql" and record.error is None:
+                return self._end(record.args["sql"], "submit_sql")
         return self._observe(turn)
 
     def stop(self, reason: Literal["token_budget"]) -> Finished:
@@ -123,12 +124,12 @@ class Episode:
         if self.finished is not None:
             raise RuntimeError(f"the episode has ended by {self.finished.ended_by}: start another one")
 
-    def _run(self, entry: ToolCall | CallError) -> CallRecord:
+    def _record(self, entry: ToolCall | CallError, results: Iterator[ToolResult]) -> CallRecord:
         if isinstance(entry, CallError):
             return CallRecord("", {}, error_text(entry.message), entry.kind)
         if entry.tool == "submit_sql":
             return self._submit(entry)
-        result = run_tool(entry, self._sandbox, self.limits)
+        result = next(results)
         self.opened_tables |= result.opened
         if entry.tool == "run_query":
             self._note_query(entry.args["sql"], result.error is None)
@@ -179,3 +180,11 @@ class Episode:
     def _end(self, sql: str | None, ended_by: EndedBy) -> Finished:
         self.finished = Finished(sql, ended_by)
         return self.finished
+
+
+def _up_to_submission(entries: list[ToolCall | CallError]) -> list[ToolCall | CallError]:
+    """Nothing after a submission is run, be it accepted or refused."""
+    for place, entry in enumerate(entries):
+        if isinstance(entry, ToolCall) and entry.tool == "submit_sql":
+            return entries[: place + 1]
+    return entries

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import lru_cache
 
-from env.limits import SqlError
+from env.limits import QueryResult, SqlError
 from env.protocol import ToolCall
 from env.sandbox import Sandbox
 from env.schema import ForeignKey, SchemaGraph, fold_name
@@ -58,12 +58,47 @@ class ToolError(Exception):
         self.message = message
 
 
+_Answer = tuple[str, Iterable[str]]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A call that waits for a query: at most ``max_rows`` of its rows, and what they say."""
+
+    sql: str
+    max_rows: int
+    answer: Callable[[QueryResult], _Answer]
+
+
 def run_tool(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> ToolResult:
     """Answer one call of the seven tools. Never raises for anything that the policy wrote."""
+    return run_tools([call], sandbox, limits)[0]
+
+
+def run_tools(calls: Sequence[ToolCall], sandbox: Sandbox, limits: EpisodeLimits) -> list[ToolResult]:
+    """Answer calls in order. Their queries make one trip to the sandbox together."""
+    plans = [_plan(call, sandbox, limits) for call in calls]
+    asked = [plan for plan in plans if isinstance(plan, _Asked)]
+    found = iter(sandbox.execute_many([(plan.sql, plan.max_rows) for plan in asked]) if asked else ())
+    answers = [_answered(plan, next(found)) if isinstance(plan, _Asked) else plan for plan in plans]
+    return [_result(call, answer, limits) for call, answer in zip(calls, answers, strict=True)]
+
+
+def _plan(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> "_Asked | _Answer | ToolError":
     try:
-        text, opened = _TOOLS[call.tool](sandbox, limits, **call.args)
-    except (SqlError, ToolError) as error:
-        return ToolResult(printable(f"Error: {one_line(error.message, limits.result_chars)}"), error.kind)
+        return _TOOLS[call.tool](sandbox, limits, **call.args)
+    except ToolError as error:
+        return error
+
+
+def _answered(plan: _Asked, found: QueryResult | SqlError) -> _Answer | SqlError:
+    return found if isinstance(found, SqlError) else plan.answer(found)
+
+
+def _result(call: ToolCall, answer: _Answer | SqlError | ToolError, limits: EpisodeLimits) -> ToolResult:
+    if isinstance(answer, SqlError | ToolError):
+        return ToolResult(printable(f"Error: {one_line(answer.message, limits.result_chars)}"), answer.kind)
+    text, opened = answer
     # The card promises every table name, and names that are cut off could not be found in any other way.
     if call.tool != "list_tables":
         text = cut(text, limits.result_chars)
@@ -73,9 +108,6 @@ def run_tool(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> ToolRes
 def error_text(message: str) -> str:
     """How a call that could not be run is answered."""
     return printable(f"Error: {message}")
-
-
-_Answer = tuple[str, Iterable[str]]
 
 
 def _list_tables(sandbox: Sandbox, limits: EpisodeLimits) -> _Answer:
@@ -113,32 +145,32 @@ def _join_path(sandbox: Sandbox, limits: EpisodeLimits, table_a: str, table_b: s
     return " → ".join(path) if path else f"(no chain of declared foreign keys joins {a} and {b})", ()
 
 
-def _sample_rows(sandbox: Sandbox, limits: EpisodeLimits, table_name: str, limit: int | None = None) -> _Answer:
+def _sample_rows(sandbox: Sandbox, limits: EpisodeLimits, table_name: str, limit: int | None = None) -> _Asked:
     relation = _resolve(sandbox.schema, table_name)
     sql = f"SELECT * FROM {_quote(relation)}"
-    text, tables = _limited(sandbox, limits, sql, limit, limits.sample_rows_cap, "rows")
-    return text, {*tables, *_if_table(sandbox.schema, relation)}
+    return _limited(limits, sql, limit, limits.sample_rows_cap, "rows", _if_table(sandbox.schema, relation))
 
 
 def _distinct_values(
     sandbox: Sandbox, limits: EpisodeLimits, table_name: str, column_name: str, limit: int | None = None
-) -> _Answer:
+) -> _Asked:
     relation = _resolve(sandbox.schema, table_name)
     column = _resolve_column(sandbox.schema, relation, column_name)
     sql = f"SELECT DISTINCT {_quote(column)} FROM {_quote(relation)}"
-    text, tables = _limited(sandbox, limits, sql, limit, limits.distinct_values_cap, "values")
-    return text, {*tables, *_if_table(sandbox.schema, relation)}
+    return _limited(limits, sql, limit, limits.distinct_values_cap, "values", _if_table(sandbox.schema, relation))
 
 
-def _run_query(sandbox: Sandbox, limits: EpisodeLimits, sql: str) -> _Answer:
-    result = sandbox.execute(sql, limits.preview_rows)
-    lines = table_lines(result.columns, result.rows, limits.cell_chars)
-    if result.truncated:
-        lines.append(f"... (showing first {limits.preview_rows} rows; more rows exist)")
-    return "\n".join(lines), result.tables
+def _run_query(sandbox: Sandbox, limits: EpisodeLimits, sql: str) -> _Asked:
+    def answer(result: QueryResult) -> _Answer:
+        lines = table_lines(result.columns, result.rows, limits.cell_chars)
+        if result.truncated:
+            lines.append(f"... (showing first {limits.preview_rows} rows; more rows exist)")
+        return "\n".join(lines), result.tables
+
+    return _Asked(sql, limits.preview_rows, answer)
 
 
-_TOOLS: dict[str, Callable[..., _Answer]] = {
+_TOOLS: dict[str, Callable[..., _Answer | _Asked]] = {
     "list_tables": _list_tables,
     "describe_table": _describe_table,
     "foreign_keys": _foreign_keys,
@@ -149,21 +181,22 @@ _TOOLS: dict[str, Callable[..., _Answer]] = {
 }
 
 
-def _limited(
-    sandbox: Sandbox, limits: EpisodeLimits, sql: str, limit: int | None, cap: int, noun: str
-) -> tuple[str, Iterable[str]]:
+def _limited(limits: EpisodeLimits, sql: str, limit: int | None, cap: int, noun: str, opened: Iterable[str]) -> _Asked:
     """Up to ``limit`` rows. A remainder is named where the policy cannot infer it from its own limit."""
     asked = limits.preview_rows if limit is None else limit
     if asked < 1:
         raise ToolError("bad_args", f"limit is {asked}; it must be between 1 and {cap}")
     shown = min(asked, cap)
-    result = sandbox.execute(sql, shown)
-    lines = table_lines(result.columns, result.rows, limits.cell_chars)
-    if result.truncated and asked > cap:
-        lines.append(f"... (showing first {shown} {noun}; limit is at most {cap})")
-    elif result.truncated and noun == "values":
-        lines.append(f"... (showing first {shown} values; more values exist)")
-    return "\n".join(lines), result.tables
+
+    def answer(result: QueryResult) -> _Answer:
+        lines = table_lines(result.columns, result.rows, limits.cell_chars)
+        if result.truncated and asked > cap:
+            lines.append(f"... (showing first {shown} {noun}; limit is at most {cap})")
+        elif result.truncated and noun == "values":
+            lines.append(f"... (showing first {shown} values; more values exist)")
+        return "\n".join(lines), {*result.tables, *opened}
+
+    return _Asked(sql, shown, answer)
 
 
 def _listed(name: str) -> str:
