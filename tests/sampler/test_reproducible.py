@@ -1,9 +1,9 @@
-"""The same seed, update and question give the same database in any number of processes."""
+"""The same seed, update and question give the same database in any number of processes and threads."""
 
 import hashlib
 import multiprocessing
 import sqlite3
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def dump(source: Path, draw: tuple[int, int, str]) -> str:
         return hashlib.sha256("\n".join([*tables, *connection.iterdump()]).encode()).hexdigest()
 
 
-def test_processes_do_not_matter(tmp_path: Path) -> None:
+def test_processes_and_threads_do_not_matter(tmp_path: Path) -> None:
     script = "".join(
         f"CREATE TABLE t{number} (id INTEGER PRIMARY KEY, a TEXT, up INT REFERENCES t{number // 2}(id));"
         f"INSERT INTO t{number} VALUES (1, 'x{number}', 1), (2, 'y', NULL);"
@@ -34,3 +34,5 @@ def test_processes_do_not_matter(tmp_path: Path) -> None:
     for processes in (2, 4):
         with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
             assert list(pool.map(dump, [source] * len(DRAWS), DRAWS)) == alone
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(dump, [source] * len(DRAWS) * 5, DRAWS * 5)) == alone * 5
