@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import floor, frexp, isfinite, ldexp
-from typing import Any
+from typing import Any, NamedTuple
 
 from env.sandbox import QueryResult
 from reward.compare import ABSOLUTE, same_results
@@ -20,7 +20,20 @@ Row = tuple[Any, ...]
 
 KEPT_CELLS = 2_048
 KEPT_CHARS = 24  # longer text and blobs are kept as their hash
-GRID_BITS = 21  # a rounded number is within 2**-21 of itself: half of the comparator's tolerance
+GRID_BITS = 21  # two reals in one cell differ by less than 2**-20 of themselves, which the comparator allows
+
+WHOLE = 2.0**40  # beyond it, rounding noise may reach the next whole number
+
+
+class Grid(NamedTuple):
+    """``offset`` shifts the cells' edges; up to ``zero`` a number is 0, up to ``snap`` (relative) it is whole."""
+
+    offset: float
+    zero: float
+    snap: float
+
+
+NEAREST, BELOW = Grid(0.5, ABSOLUTE / 2, 1e-9), Grid(0.25, ABSOLUTE / 4, 3e-10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +94,26 @@ def kept(value: Any) -> Any:
 
 
 def rounded_hashes(rows: Sequence[Row], ordered: bool) -> tuple[bytes, bytes]:
-    """Hashes over two grids of numbers, cells half a width apart: a value at one grid's edge is inside the other's."""
+    """Hashes over two grids of numbers, whose edges lie apart: a value at one grid's edge is inside the other's."""
     nearest, below = (
-        hash_rows([tuple([rounded(v, to) if type(v) is float else v for v in row]) for row in rows], ordered)
-        for to in (round, floor)
+        hash_rows([tuple([rounded(v, grid) if type(v) is float else v for v in row]) for row in rows], ordered)
+        for grid in (NEAREST, BELOW)
     )
     return nearest, below
 
 
-def rounded(value: float, to: Any) -> float | int:
-    """The number on a grid of 21 significant bits; whole numbers exactly, since they may have to equal integers."""
+def rounded(value: float, grid: Grid) -> float | int:
+    """The number on a grid; next to a whole number that number as an integer, which it may have to equal."""
     if not isfinite(value):
         return value
-    if abs(value) <= ABSOLUTE / 2:
+    if abs(value) <= grid.zero:
         return 0
-    if not value.is_integer():
-        mantissa, exponent = frexp(value)
-        value = ldexp(to(ldexp(mantissa, GRID_BITS)), exponent - GRID_BITS)
+    whole = floor(value + grid.offset)
+    if abs(value) < WHOLE and abs(value - whole) <= grid.snap * abs(value):
+        return whole
+    mantissa, exponent = frexp(value)
+    cell, shift = floor(ldexp(mantissa, GRID_BITS) + grid.offset), exponent - GRID_BITS
+    if shift >= 0:
+        return cell << shift  # also where it is larger than any real
+    value = ldexp(cell, shift)
     return int(value) if value.is_integer() else value
