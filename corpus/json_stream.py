@@ -8,11 +8,11 @@ from typing import Any, TextIO
 from corpus.errors import CorpusError
 
 CHUNK = 1 << 20  # characters read at a time
-LONGEST_RECORD = 1 << 26  # a record that still does not parse after this many characters is malformed
+LONGEST_RECORD = 1 << 26  # longer than any real record, so one that does not end is malformed
 
 
 def read_json_array(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file that holds one JSON array. Raises CorpusError with the number of the record, from 0."""
+    """Yield the objects of a file that holds one JSON array. Raises CorpusError with the record, counted from 0."""
     with _open(path) as file:
         buffer = file.read(CHUNK).lstrip("\ufeff \t\r\n")
         if not buffer.startswith("["):

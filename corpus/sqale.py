@@ -86,4 +86,5 @@ def _rows(source: str, split: str) -> Iterator[dict[str, Any]]:
     try:
         yield from (_normalise(row) for row in _iter_rows(source, split))
     except (OSError, ValueError) as error:
-        raise CorpusError(f"cannot read {source} (split {split}): {error}") from error
+        fix = "check the name and the connection, or give a folder that holds queries/ and schemas/"
+        raise CorpusError(f"cannot read {source}, split {split} ({error}): {fix}") from error
