@@ -65,10 +65,11 @@ def prepare(
     for option, value in (("limit", limit), ("workers", workers), ("seconds", seconds)):
         if value is not None and value <= 0:
             raise CorpusError(f"{option} is {value}: give a number above 0, or leave it out")
-    opened = open_source(name, source, split, out, seed)
     seconds = seconds or (TRAIN_SECONDS if split == "train" else EVALUATION_SECONDS)
     key = {"format": FORMAT, "corpus": name, "split": split, "limit": limit, "seconds": seconds}
     key["seed"] = seed if name == "demo" else None
+    _complete(out, key)  # a difference that shows before the source is opened, or the demo generated, is refused here
+    opened = open_source(name, source, split, out, seed)
     key["source"] = fingerprint(opened.files, opened.identity)
     if _complete(out, key):
         (out / STAGING).unlink(missing_ok=True)  # of a run that was killed at the very end
