@@ -1,5 +1,7 @@
 """The corpora by name."""
 
+import os
+import shutil
 from pathlib import Path
 
 from corpus import bird, ehrsql, jsonl, sqale, synsql
@@ -30,9 +32,13 @@ def _demo_folder(source: str | Path | None, out: Path, seed: int) -> Path:
 
     folder = Path(source) if source else out / f"source-{seed}"
     if not (folder / "queries").exists():
-        unfinished = folder.with_name(f".{folder.name}.new")
+        unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.new")
         unfinished.mkdir(parents=True, exist_ok=True)
         write_demo_corpus(unfinished, seed=seed)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.replace(folder)
+        try:
+            unfinished.replace(folder)
+        except OSError:  # another process was faster: the same seed gives the same files
+            if not (folder / "queries").exists():
+                raise
+            shutil.rmtree(unfinished)
     return folder
