@@ -1,5 +1,6 @@
 """The workers behind the sandbox: what ends, what is replaced, what is left behind, who waits for whom."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from env import pool as pool_module
+from env.episode import Episode
 from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +117,7 @@ def test_time_limits_differ_by_sandbox(database):
                 start = time.monotonic()
                 with pytest.raises(SqlError, match="timeout"):
                     sandbox.execute(ENDLESS)
-                assert seconds <= time.monotonic() - start < seconds + 0.35
+                assert seconds <= time.monotonic() - start < seconds + 1.0
 
 
 def honest_and_bombs(sandboxes: list[Sandbox], index: int) -> str:
@@ -304,11 +306,14 @@ def test_2000_episodes_leave_no_descriptor_and_no_process(database):
     with WorkerPool(workers=2) as pool:
 
         def episode(number: int) -> int:
+            queries = ("SELECT count(*) FROM n", "SELECT missing", f"SELECT {number}")
+            calls = [{"tool": "run_query", "args": {"sql": sql}} for sql in queries]
             with Sandbox(database, Limits(), pool) as sandbox:
-                for sql in ("SELECT count(*) FROM n", "SELECT nothing", f"SELECT {number}"):
-                    with suppress(SqlError):
-                        rows = sandbox.execute(sql, max_rows=5).rows
-            return rows[0][0]
+                episode = Episode("How many?", sandbox)
+                episode.step("\n".join(map(json.dumps, calls)))
+                results = [call.result for call in episode.turns[0].calls]
+            assert results[0] == "count(*)\n100" and "no such column" in results[1]
+            return int(results[2].split("\n")[1])
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(episode, range(50)))

@@ -1,0 +1,236 @@
+"""Time and memory of an update's environment share. Prints a JSON line a round and a last one with "ok".
+
+    python benchmarks/env.py [--rounds 5]
+
+Replays 144 recorded episodes (18 questions of 8 candidates, 6 turns of 5 calls and an answer) at once over databases of
+64 tables, and runs the same statements on one bare sqlite3 connection a database. Both times start with nothing open.
+"""
+
+import argparse
+import json
+import random
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+# Run as a program, this file's own name would hide the package that it measures.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from env.chance import rng  # noqa: E402
+from env.episode import Episode  # noqa: E402
+from env.sandbox import QueryResult, Sandbox, SqlError, WorkerPool  # noqa: E402
+
+QUESTIONS, CANDIDATES, TURNS, CALLS = 18, 8, 6, 5
+TABLES, ROWS = 64, 70
+THREADS = 32  # as the trainer runs tools
+LIMITS = {"seconds": 1.5, "times_raw": 1.5, "mb_an_episode": 2.0}
+
+Statement = tuple[Path, str, int | None]
+Script = list[str]
+
+
+def build(path: Path, chance: random.Random) -> Path:
+    """A database of ``TABLES`` tables of ``ROWS`` rows, each with a key to an earlier table."""
+    with closing(sqlite3.connect(path)) as connection:
+        for number in range(TABLES):
+            parent = chance.randrange(number) if number else 0
+            connection.execute(
+                f"CREATE TABLE entity_{number} (id INTEGER PRIMARY KEY, parent_id INTEGER, label VARCHAR(80), "
+                f"kind TEXT, amount NUMERIC, day TEXT, FOREIGN KEY (parent_id) REFERENCES entity_{parent}(id))"
+            )
+            rows = [
+                (key, chance.randint(1, ROWS), f"label {chance.randrange(10**6)}", chance.choice("abcdefgh"),
+                 round(chance.random() * 1000, 2), f"2024-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}")
+                for key in range(1, ROWS + 1)
+            ]  # fmt: skip
+            connection.executemany(f"INSERT INTO entity_{number} VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.commit()
+    return path
+
+
+def query(chance: random.Random, child: str, parent: str) -> str:
+    """What a policy asks, in the corpus' three difficulties; one in ten names a column that is not there."""
+    kind, least, day = chance.choice("abcdefgh"), chance.randint(0, 900), f"2024-{chance.randint(1, 12):02}-15"
+    column = "name" if chance.random() < 0.1 else "label"
+    join = f"{child} AS c JOIN {parent} AS p ON c.parent_id = p.id"
+    average = f"(SELECT AVG(x.amount) FROM {child} AS x WHERE x.kind = c.kind)"
+    simple = [
+        f"SELECT {column}, amount FROM {child} WHERE kind = '{kind}' AND amount > {least} ORDER BY amount DESC",
+        f"SELECT COUNT(DISTINCT {column}) FROM {child} WHERE day >= '{day}' AND amount < {least}",
+        f"SELECT {column} FROM {child} WHERE amount = (SELECT MAX(amount) FROM {child} WHERE kind <> '{kind}')",
+    ]
+    moderate = [
+        f"SELECT p.{column}, c.amount FROM {join} WHERE c.kind = '{kind}' ORDER BY c.day LIMIT 10",
+        f"SELECT p.kind, COUNT(c.{column}), AVG(c.amount) FROM {join} GROUP BY p.kind ORDER BY COUNT(*) DESC",
+        f"SELECT {column} FROM {parent} WHERE id NOT IN (SELECT parent_id FROM {child} WHERE amount > {least})",
+    ]
+    hard = [
+        f"SELECT p.{column}, c.amount FROM {join} WHERE c.amount > {average} ORDER BY c.amount DESC, p.id",
+        f"WITH sums AS (SELECT p.id, p.kind, SUM(c.amount) AS total FROM {join} WHERE c.day < '{day}' GROUP BY p.id) "
+        f"SELECT s.kind, q.{column}, s.total FROM sums AS s JOIN {parent} AS q ON q.id = s.id "
+        "WHERE s.total = (SELECT MAX(total) FROM sums AS t WHERE t.kind = s.kind) ORDER BY s.kind",
+        f"SELECT kind, {column}, amount FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY amount DESC) "
+        f"AS place FROM {child}) WHERE place <= 3 AND amount > {least} ORDER BY kind, place",
+    ]
+    return chance.choice(chance.choice([simple, moderate, hard]))
+
+
+def turn(chance: random.Random, number: int, child: str, parent: str) -> str:
+    """One recorded completion of ``CALLS`` calls: look-ups first, then queries."""
+    look_up = [
+        ("list_tables", {}),
+        ("describe_table", {"table_name": child}),
+        ("describe_table", {"table_name": parent}),
+        ("join_path", {"table_a": child, "table_b": parent}),
+        ("sample_rows", {"table_name": child, "limit": 3}),
+        ("foreign_keys", {"table_name": child}),
+        ("distinct_values", {"table_name": child, "column_name": "kind"}),
+    ]
+    calls = look_up[:CALLS] if number == 0 else look_up[CALLS:] if number == 1 else []
+    calls = calls + [("run_query", {"sql": query(chance, child, parent)}) for _ in range(CALLS - len(calls))]
+    objects = "\n".join(json.dumps({"tool": tool, "args": args}) for tool, args in calls)
+    return f"<think>\nThe tables are not clear yet, so I look at them.\n</think>\n{objects}"
+
+
+def record(chance: random.Random, database: Path) -> Script:
+    """One candidate's completions on a database: tool turns, then an answer."""
+    with closing(sqlite3.connect(database)) as connection:
+        keys = "SELECT '{0}', \"table\" FROM pragma_foreign_key_list('{0}')"
+        child, parent = connection.execute(keys.format(f"entity_{chance.randrange(1, TABLES)}")).fetchone()
+    turns = [turn(chance, number, child, parent) for number in range(TURNS)]
+    return [*turns, f"<think>\nDone.\n</think>\nSELECT COUNT(*) FROM {child}"]
+
+
+class RecordingSandbox(Sandbox):
+    """Notes the statements that it is asked to run."""
+
+    def __init__(self, database: Path, pool: WorkerPool, statements: list[Statement]) -> None:
+        super().__init__(database, pool=pool)
+        self.statements = statements
+
+    def execute_many(self, queries: Sequence[tuple[str, int | None]]) -> list[QueryResult | SqlError]:
+        self.statements += [(self.database, *query) for query in queries]
+        return super().execute_many(queries)
+
+
+def play(episode: Episode, script: Script) -> int:
+    """Drive one episode to its end; the number of its calls."""
+    episode.prompt()
+    for completion in script:
+        episode.step(completion)
+    assert episode.finished is not None and episode.finished.sql is not None
+    return sum(len(turn.calls) for turn in episode.turns)
+
+
+def replay(
+    scripts: dict[Path, list[Script]], threads: ThreadPoolExecutor, pool: WorkerPool
+) -> tuple[float, int, float]:
+    """An update's episodes, all in flight: wall time, calls, and memory that is held while all are open, in MB."""
+    before = anonymous_mb(pool)
+    start = time.perf_counter()
+    with ExitStack() as stack:
+        sandboxes = [(stack.enter_context(Sandbox(path, pool=pool)), group) for path, group in scripts.items()]
+        # Candidate by candidate, not question by question: episodes of all questions are under way together.
+        flights = [
+            (Episode("Which label has the largest amount?", sandbox), group[candidate])
+            for candidate in range(CANDIDATES)
+            for sandbox, group in sandboxes
+        ]
+        calls = sum(threads.map(lambda flight: play(*flight), flights))
+        held = anonymous_mb(pool) - before
+    return time.perf_counter() - start, calls, held
+
+
+def anonymous_mb(pool: WorkerPool) -> float:
+    """Memory of this process and the workers that no file backs: the database image, which all share, is not in it."""
+    return sum(field_mb(f"/proc/{process}/smaps_rollup", "Anonymous:") for process in ["self", *pool.pids])
+
+
+def peak_mb(pool: WorkerPool) -> float:
+    """Most resident memory that this process and the workers had, added up."""
+    return sum(field_mb(f"/proc/{process}/status", "VmHWM:") for process in ["self", *pool.pids])
+
+
+def field_mb(file: str, field: str) -> float:
+    """A field in kB of a file under /proc, in MB."""
+    for line in Path(file).read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) / 1024
+    raise OSError(f"{file} has no line {field}")
+
+
+def bare(statements: list[Statement]) -> float:
+    """Wall time of the statements on one connection a database, rows fetched as far as the sandbox fetches them."""
+    start = time.perf_counter()
+    connections: dict[Path, sqlite3.Connection] = {}
+    for database, sql, max_rows in statements:
+        if database not in connections:
+            connections[database] = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
+        try:
+            connections[database].execute(sql).fetchmany(10_000 if max_rows is None else max_rows + 1)
+        except sqlite3.Error:
+            continue
+    for connection in connections.values():
+        connection.close()
+    return time.perf_counter() - start
+
+
+def recorded_statements(scripts: dict[Path, list[Script]], pool: WorkerPool) -> list[Statement]:
+    """What the episodes ask of SQLite, in the order of one after the other."""
+    statements: list[Statement] = []
+    for path, group in scripts.items():
+        with RecordingSandbox(path, pool, statements) as sandbox:
+            for script in group:
+                play(Episode("", sandbox), script)
+    return statements
+
+
+def measure(folder: Path, rounds: int) -> dict[str, float]:
+    """Medians over the rounds; each round takes both times one after the other, so that a busy machine meets both."""
+    databases = [build(folder / f"{number}.sqlite", rng("benchmark", number)) for number in range(QUESTIONS)]
+    scripts = {path: [record(rng("record", path.stem, i), path) for i in range(CANDIDATES)] for path in databases}
+    found: list[dict[str, float]] = []
+    with WorkerPool() as pool, ThreadPoolExecutor(THREADS) as threads:
+        statements = recorded_statements(scripts, pool)
+        for _ in range(rounds):
+            raw = bare(statements)
+            seconds, calls, held = replay(scripts, threads, pool)
+            found.append(
+                {
+                    "calls": calls,
+                    "statements": len(statements),
+                    "seconds": seconds,
+                    "calls_a_second": calls / seconds,
+                    "raw_seconds": raw,
+                    "times_raw": seconds / raw,
+                    "mb_an_episode": held / (QUESTIONS * CANDIDATES),
+                    "peak_mb": peak_mb(pool),
+                }
+            )
+            print(json.dumps(rounded(found[-1])), flush=True)
+    return {name: statistics.median(line[name] for line in found) for name in found[0]}
+
+
+def rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in values.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and compare with the limits. Returns 0 where all hold."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--rounds", type=int, default=5)
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(Path(folder), options.parse_args(arguments).rounds)
+    ok = all(found[name] <= limit for name, limit in LIMITS.items())
+    print(json.dumps({"benchmark": "env", **rounded(found), "limits": LIMITS, "ok": ok}))
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
