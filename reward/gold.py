@@ -46,7 +46,9 @@ class GoldResults:
     def __init__(self, entries: int = 256, size: int = 256_000_000) -> None:
         """``entries`` and ``size`` (bytes) bound what is kept."""
         self.entries, self.size = entries, size
-        self._futures: OrderedDict[tuple, Future[tuple[Gold, int]]] = OrderedDict()
+        self._futures: OrderedDict[tuple, Future[Gold]] = OrderedDict()  # the one used longest ago first
+        self._sizes: dict[tuple, int] = {}  # of those that are done
+        self._total = 0
         self._lock = threading.Lock()
 
     def get(self, sql: str, database: str | Path, limits: Limits, pool: WorkerPool | None = None) -> Gold:
@@ -61,9 +63,9 @@ class GoldResults:
             self._futures.move_to_end(key)
         if first:
             self._fill(key, future, database, pool)
-        return future.result()[0]
+        return future.result()
 
-    def _fill(self, key: tuple, future: Future, database: Path, pool: WorkerPool | None) -> None:
+    def _fill(self, key: tuple, future: Future[Gold], database: Path, pool: WorkerPool | None) -> None:
         *_, sql, limits = key
         try:
             gold = run_gold(sql, database, limits, pool)
@@ -73,18 +75,20 @@ class GoldResults:
                 del self._futures[key]
             future.set_exception(error)
             return
-        future.set_result((gold, size))
+        future.set_result(gold)
         with self._lock:
-            self._forget_oldest()
+            self._sizes[key] = size
+            self._total += size
+            self._forget(key)
 
-    def _forget_oldest(self) -> None:
-        sizes = {key: future.result()[1] for key, future in self._futures.items() if future.done()}
-        total = sum(sizes.values())
-        for key, size in list(sizes.items())[:-1]:
-            if len(self._futures) <= self.entries and total <= self.size:
+    def _forget(self, newest: tuple) -> None:
+        """Keep to the bounds; the newest stays, and what is still being computed."""
+        while len(self._futures) > self.entries or self._total > self.size:
+            oldest = next((key for key in self._futures if key in self._sizes and key != newest), None)
+            if oldest is None:
                 break
-            del self._futures[key]
-            total -= size
+            del self._futures[oldest]
+            self._total -= self._sizes.pop(oldest)
 
 
 def run_gold(sql: str, database: Path, limits: Limits, pool: WorkerPool | None) -> Gold:

@@ -38,9 +38,12 @@ class Question(Protocol):
     """What scoring needs of a question."""
 
     @property
-    def question_id(self) -> str: ...
+    def question_id(self) -> str:
+        """Its name, for messages."""
+
     @property
-    def gold_sql(self) -> str: ...
+    def gold_sql(self) -> str:
+        """The query whose result is right."""
 
 
 @dataclass(frozen=True, slots=True)

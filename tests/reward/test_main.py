@@ -1,0 +1,70 @@
+"""python -m reward: scores a file's lines, and says where a line is wrong."""
+
+import json
+
+import pytest
+
+from reward.__main__ import main
+from reward.score import score_group
+from tests.reward.test_score import ANSWERS, GOLDS, Question
+
+
+@pytest.fixture
+def write(tmp_path):
+    def lines(*cases):
+        file = tmp_path / "cases.jsonl"
+        file.write_text("\n".join(case if isinstance(case, str) else json.dumps(case) for case in cases) + "\n")
+        return str(file)
+
+    return lines
+
+
+def test_outcomes_are_those_of_score_group(write, shop, shop_file, capsys):
+    cases = [{"id": gold, "db": shop_file.name, "gold": gold, "predictions": ANSWERS} for gold in GOLDS]
+    assert main([write(*cases), "--databases", str(shop_file.parent)]) == 0
+    out, err = capsys.readouterr()
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["id"] for line in lines] == GOLDS
+    for gold, line in zip(GOLDS, lines, strict=True):
+        for printed, outcome in zip(
+            line["outcomes"], score_group(Question(gold), shop_file, ANSWERS, shop), strict=True
+        ):
+            assert printed.pop("reward") == pytest.approx(outcome.reward, abs=1e-6)
+            assert printed.pop("f1") == (None if outcome.f1 is None else pytest.approx(outcome.f1, abs=1e-6))
+            assert printed == {name: getattr(outcome, name) for name in printed}
+    assert f"{len(GOLDS) * len(ANSWERS)} answers: " in err
+
+
+def test_a_gold_query_that_fails_is_reported_and_the_rest_scored(write, shop_file, capsys):
+    good = {"db": str(shop_file), "gold": "SELECT 1", "predictions": ["SELECT 1", None]}
+    assert main([write(good | {"gold": "SELECT x"}, "", good)]) == 1
+    out, err = capsys.readouterr()
+    failed, scored = map(json.loads, out.splitlines())
+    assert "does not run" in failed["gold_error"]
+    assert [outcome["tier"] for outcome in scored["outcomes"]] == ["equivalent", "invalid"]
+    assert "1 gold queries did not run" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: "),
+        ("[]", 'line 2: expected {"db": path'),
+        ('{"db": "d", "gold": 1, "predictions": []}', 'line 2: expected {"db": path'),
+        ('{"db": "d", "gold": "SELECT 1"}', "line 2: predictions must be a list"),
+        ('{"db": "d", "gold": "SELECT 1", "predictions": [1]}', "line 2: predictions must be a list"),
+        ('{"db": "d", "gold": "SELECT 1", "predictions": []}', "line 2: no database file at d; --databases names"),
+    ],
+)
+def test_a_wrong_line_is_named_before_anything_is_scored(write, shop_file, capsys, line, message):
+    good = {"db": str(shop_file), "gold": "SELECT 1", "predictions": []}
+    assert main([write(good, line)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and message in err and "cases.jsonl" in err
+
+
+def test_wrong_options(write, capsys, tmp_path):
+    assert main([str(tmp_path / "none.jsonl")]) == 2
+    assert "none.jsonl" in capsys.readouterr().err
+    assert main([write(), "--seconds", "0"]) == 2
+    assert "seconds is 0.0: it must be greater than 0" in capsys.readouterr().err
