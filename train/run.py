@@ -141,7 +141,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         disable_tqdm=True,
         dataloader_pin_memory=False,
         ddp_find_unused_parameters=False,
-        ddp_backend="gloo" if train.use_cpu else None,
+        ddp_backend="gloo" if train.use_cpu and world_size > 1 else None,
     )
 
 
