@@ -1,13 +1,21 @@
 """The official verdicts, where they are looser or stricter than ours."""
 
+import json
 import math
+import re
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from env.sandbox import Limits, Sandbox, SqlError
 from reward import bird_match, bird_verdict, compare, ehrsql_match, ehrsql_verdict, score_candidate
-from tests.reward.conftest import result
+from tests.reward.conftest import build, result
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 NUMBERED = [(index,) for index in range(300)]
 
@@ -54,3 +62,24 @@ def test_verdicts_on_queries(shop, shop_file):
         assert verdict(gold, shop_file, gold)
         assert not verdict(gold, shop_file, None, shop)
         assert not verdict(gold, shop_file, "SELECT nothing FROM customer", shop)
+
+
+def results_of_cases(folder):
+    """(rows, gold rows, do they match) of every line of the case file whose answer runs."""
+    for number, line in enumerate((ROOT / "tests" / "cases" / "reward.jsonl").open(encoding="utf-8")):
+        case = json.loads(line)
+        if case["expect"]["tier"] in ("equivalent", "executable"):
+            database = build(folder / f"{number}.sqlite", case["setup_sql"])
+            with Sandbox(database, Limits(seconds=1.0)) as sandbox, suppress(SqlError):
+                rows, gold = sandbox.execute(case["pred_sql"]).rows, sandbox.execute(case["gold_sql"]).rows
+                yield rows, gold, case["expect"]["tier"] == "equivalent"
+
+
+def test_the_figures_of_the_documentation(tmp_path):
+    results = list(results_of_cases(tmp_path))
+    page = (ROOT / "docs" / "reward.md").read_text(encoding="utf-8")
+    assert f"On the {len(results)} lines" in page
+    hashed = lambda rows, gold: Counter(rows) == Counter(gold)  # noqa: E731
+    for match, name in ((bird_match, "BIRD's (sets)"), (ehrsql_match, "EHRSQL's"), (hashed, "a multiset by hashing")):
+        wrong = Counter(match(rows, gold) for rows, gold, same in results if match(rows, gold) != same)
+        assert re.search(rf"^\| {re.escape(name)}[^|]* \| {wrong[True]} \| {wrong[False]} \|$", page, re.MULTILINE)
