@@ -66,10 +66,12 @@ def test_verdicts_on_queries(shop, shop_file):
 
 def results_of_cases(folder):
     """(rows, gold rows, do they match) of every line of the case file whose answer runs."""
-    for number, line in enumerate((ROOT / "tests" / "cases" / "reward.jsonl").open(encoding="utf-8")):
-        case = json.loads(line)
+    cases = [json.loads(line) for line in (ROOT / "tests" / "cases" / "reward.jsonl").open(encoding="utf-8")]
+    scripts = sorted({case["setup_sql"] for case in cases})
+    files = {script: build(folder / f"{number}.sqlite", script) for number, script in enumerate(scripts)}
+    for case in cases:
         if case["expect"]["tier"] in ("equivalent", "executable"):
-            database = build(folder / f"{number}.sqlite", case["setup_sql"])
+            database = files[case["setup_sql"]]
             with Sandbox(database, Limits(seconds=1.0)) as sandbox, suppress(SqlError):
                 rows, gold = sandbox.execute(case["pred_sql"]).rows, sandbox.execute(case["gold_sql"]).rows
                 yield rows, gold, case["expect"]["tier"] == "equivalent"
