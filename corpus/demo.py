@@ -2,7 +2,7 @@
 
 ``write_demo_corpus(folder)`` writes ``queries/{train,test}.parquet`` and ``schemas/{train,test}.parquet``, which the SQaLe
 loader reads like the published files. Every schema draws its own naming habits (prefix and suffix of tables, names of keys,
-one of several words for a column), and about a third of the text columns store a value under a code (``red_7``) that a question never
+one of several words for a column), and about a third of the text columns store a value under a code (``red7``) that a question never
 states. So a question can only be answered by looking: at the table list, at the columns, at the keys, at the data.
 Train and test share the vocabulary and no schema.
 """
@@ -124,7 +124,7 @@ def stored_values(chance: random.Random, concept: str) -> dict[str, str]:
     """Four of the concept's words and how the data spells them: plain, or under a code that only the data shows."""
     words = chance.sample(TEXT_CONCEPTS[concept][1], 4)
     coded = chance.random() < CODED_COLUMNS
-    return {word: f"{word}_{chance.randint(1, 9)}" if coded else word for word in words}
+    return {word: f"{word}{chance.randint(1, 9)}" if coded else word for word in words}
 
 
 def make_row(chance: random.Random, table: DemoTable, key: int) -> dict[str, int | str]:
@@ -218,8 +218,8 @@ def draw_question(chance: random.Random, schema: DemoSchema, form: str) -> tuple
         f"{AGGREGATES[aggregate]}({{}}{table.numbers[number]})" if form.endswith("aggregate") else "count(*)",
         (parent.name, table.parents[parent.noun], parent.key) if parent else None,
     )
-    words = {"x": table.noun, "v": word, "n": number, "a": aggregate, "p": parent.noun if parent else ""}
-    tables = [table.name] + ([parent.name] if parent else [])
+    words = {"x": table.noun, "c": concept, "v": word, "n": number, "a": aggregate, "p": parent.noun if parent else ""}
+    tables = [t.name for t in (table, parent) if t]
     return sql, {style: text.format(**words) for style, text in PHRASINGS[form].items()}, tables
 
 

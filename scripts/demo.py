@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from corpus import CorpusError
 from train.config import Config
 from train.config_check import ConfigError
 from train.config_load import load_config
@@ -68,7 +69,9 @@ def show(console: Console, summary: dict[str, Any]) -> None:
         table.add_row(f"ended by {name}", *(f"{side['ended_by'].get(name, 0):.1%}" for side in (before, after)))
     console.print(table)
     low, high = summary["interval"]
-    console.print(f"difference {summary['difference']:+.1%}, 95% interval of the paired difference {low:+.1%} to {high:+.1%}")
+    console.print(
+        f"difference {summary['difference']:+.1%}, 95% interval of the paired difference {low:+.1%} to {high:+.1%}"
+    )
     seconds = "  ".join(f"{stage} {spent:.0f} s" for stage, spent in summary["seconds"].items())
     console.print(f"seconds: {seconds}")
 
@@ -107,7 +110,9 @@ def main(arguments: list[str]) -> None:
     tokenizer = load_tokenizer(path)
     console.rule("before")
     folder.mkdir(parents=True, exist_ok=True)
-    before = timed("before", lambda: stored(folder / "before.json", lambda: evaluated(load_model(config, path), tokenizer)))
+    before = timed(
+        "before", lambda: stored(folder / "before.json", lambda: evaluated(load_model(config, path), tokenizer))
+    )
     console.rule("GRPO")
     finished = timed("train", lambda: run(config, unfinished, console))
     console.rule("after")
@@ -131,5 +136,5 @@ def main(arguments: list[str]) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except (ConfigError, ValueError, FileNotFoundError) as error:
+    except (ConfigError, CorpusError) as error:
         sys.exit(f"error: {error}")

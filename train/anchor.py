@@ -60,7 +60,9 @@ def load_reference(reference: torch.nn.Module, checkpoint: Path) -> None:
     parameters = dict(reference.named_parameters())
     if set(tensors) != set(parameters):
         odd = sorted(set(tensors) ^ set(parameters))[0]
-        raise ValueError(f"{path} does not fit the model: {odd} is only on one side; resume with the model it was written from")
+        raise ValueError(
+            f"{path} does not fit the model: {odd} is only on one side; resume with the model it was written from"
+        )
     with torch.no_grad():
         for name, tensor in tensors.items():
             parameters[name].copy_(tensor)

@@ -11,9 +11,9 @@ from train.config import Config
 def prepared_folder(config: Config, split: str) -> Path:
     """Where the split lies: one folder for each source, split and limit below ``corpus.prepared``."""
     corpus = config.corpus
-    inputs = json.dumps([corpus.source, corpus.limit, config.seed if corpus.name == "demo" else None])
-    if corpus.source is None and corpus.limit is None and corpus.name != "demo":
+    if corpus.source is None and corpus.limit is None:
         return Path(corpus.prepared) / f"{corpus.name}-{split}"
+    inputs = json.dumps([corpus.source, corpus.limit])
     digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
     return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
 

@@ -96,5 +96,7 @@ def read_episodes(folder: Path) -> pa.Table:
     """All episodes of a run folder's ``episodes``, in the order of their updates."""
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise FileNotFoundError(f"no episodes in {folder}: the run has not finished its first update, or this is no run folder")
+        raise FileNotFoundError(
+            f"no episodes in {folder}: the run has not finished its first update, or this is no run folder"
+        )
     return pa.concat_tables(pq.read_table(file, schema=SCHEMA) for file in files)

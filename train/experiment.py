@@ -1,5 +1,6 @@
 """An experiment: everything a run needs besides the model, built from its configuration."""
 
+from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from train.config import Config
 from train.rollout.chat import ChatFrame, chat_frame
 from train.rollout.sampling import Sampling
 from train.rollout.update import EpisodeJob, EpisodeSettings
+from train.shape import check_corpus_size
 
 TOOL_THREADS = 32  # episodes whose tools run at once; the queries themselves run in the sandbox's processes
 
@@ -30,6 +32,7 @@ class Experiment:
     folder: Path
     corpus: PreparedCorpus
     dataset: Dataset
+    eligible: list[int]
     buckets: Buckets
     curriculum: Curriculum
     settings: EpisodeSettings
@@ -41,7 +44,11 @@ class Experiment:
         """The whole run's order of questions; each update's batch comes ``repeats`` times, as TRL's loader reads it."""
         train = self.config.train
         return CurriculumSampler(
-            self.curriculum.batch, train.max_steps, train.questions_per_update, train.candidates, repeats
+            lambda update: [self.eligible[position] for position in self.curriculum.batch(update)],
+            train.max_steps,
+            train.questions_per_update,
+            train.candidates,
+            repeats,
         )
 
     def job(self, index: int, update: int, candidate: int) -> EpisodeJob:
@@ -54,14 +61,17 @@ class Experiment:
 
     def bucket_name(self, index: int) -> str:
         """Name of the length bucket of question ``index``."""
-        return self.buckets.names[self.buckets.bucket_of[index]]
+        return self.buckets.names[self.buckets.bucket_of[bisect_left(self.eligible, index)]]
 
 
 def make_experiment(
     config: Config, folder: Path, corpus: PreparedCorpus, tokenizer: PreTrainedTokenizerBase
 ) -> Experiment:
-    """Assemble the parts; ValueError where the corpus holds fewer questions than a batch."""
-    buckets = Buckets.from_lengths([masked_length(sql) for sql in corpus.gold_sqls()], config.curriculum.percentiles)
+    """Assemble the parts; ConfigError where fewer questions are left than a batch takes."""
+    eligible = eligible_questions(config, corpus)
+    check_corpus_size(config, len(eligible), str(corpus.directory))
+    sqls = corpus.gold_sqls()
+    buckets = Buckets.from_lengths([masked_length(sqls[index]) for index in eligible], config.curriculum.percentiles)
     schedule = MixtureSchedule(
         config.curriculum.warmup_updates,
         config.curriculum.ramp_updates,
@@ -76,6 +86,7 @@ def make_experiment(
         folder,
         corpus,
         Dataset.from_dict({"prompt": [str(index) for index in range(len(corpus))]}),
+        eligible,
         buckets,
         Curriculum(buckets, schedule, config.train.questions_per_update, config.seed),
         episode_settings(config, "sampled", config.env.query_seconds),
@@ -85,6 +96,17 @@ def make_experiment(
         ),
         ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools"),
     )
+
+
+def eligible_questions(config: Config, corpus: PreparedCorpus) -> list[int]:
+    """Indices, rising, of the questions to train on: of the wanted difficulties, with a stable gold result."""
+    wanted = set(config.corpus.difficulties)
+    causes, difficulties = corpus.unstable(), corpus.column("difficulty")
+    return [
+        index
+        for index, (cause, difficulty) in enumerate(zip(causes, difficulties, strict=True))
+        if (config.corpus.include_unstable or not cause) and (not wanted or difficulty in wanted)
+    ]
 
 
 def episode_settings(config: Config, mode: str, query_seconds: float) -> EpisodeSettings:

@@ -37,7 +37,9 @@ class ProgressLog(TrainerCallback):
             return
         kept = []
         if self.file.exists():
-            kept = [line for line in self.file.read_text().splitlines() if json.loads(line)["update"] < state.global_step]
+            kept = [
+                line for line in self.file.read_text().splitlines() if json.loads(line)["update"] < state.global_step
+            ]
         self.file.write_text("".join(line + "\n" for line in kept))
         self.task = self.bar.add_task("updates", total=args.max_steps, completed=state.global_step)
         self.bar.start()

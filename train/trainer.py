@@ -40,7 +40,7 @@ class SqlGRPOTrainer(GRPOTrainer):
     def __init__(self, experiment: Experiment, **trl_arguments: Any) -> None:
         self.experiment = experiment
         self.stage_seconds: dict[str, float] = defaultdict(float)
-        self.update_metrics: dict[str, float] = {}
+        self._update_started = time.monotonic()
         self._written: torch.Tensor | None = None
         self._played: list[PlayedEpisode] = []
         super().__init__(
@@ -127,7 +127,9 @@ class SqlGRPOTrainer(GRPOTrainer):
             for start in range(0, len(everywhere), size):
                 members = everywhere[start : start + size]
                 if len({prompt for prompt, _ in members}) != 1:
-                    raise RuntimeError(f"candidates {start}..{start + size - 1} belong to different questions: wrong sampler")
+                    raise RuntimeError(
+                        f"candidates {start}..{start + size - 1} belong to different questions: wrong sampler"
+                    )
                 finished += with_agreement([outcome for _, outcome in members])
             first = self.accelerator.process_index * len(inputs)
             for x, played, outcome in zip(inputs, self._played, finished[first:], strict=False):
@@ -135,10 +137,11 @@ class SqlGRPOTrainer(GRPOTrainer):
         return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
     def _generate_and_score_completions(self, inputs: list[dict]) -> dict[str, Any]:
-        self.stage_seconds.clear()
-        started = time.monotonic()
+        before, started = sum(self.stage_seconds.values()), time.monotonic()
         output = super()._generate_and_score_completions(inputs)
-        self.stage_seconds["score_pass"] = time.monotonic() - started - sum(self.stage_seconds.values())
+        # TRL's own part of it: the reference policy's forward pass, padding, advantages.
+        inside = sum(self.stage_seconds.values()) - before
+        self.stage_seconds["reference"] += time.monotonic() - started - inside
         self._record(output["advantages"].tolist())
         return output
 
@@ -146,13 +149,10 @@ class SqlGRPOTrainer(GRPOTrainer):
         """Write the update's episodes and its metrics; the main process does, for all."""
         with self.clock("record"):
             update = self.state.global_step
-            records = gather_object(
-                [self._episode_record(p, a) for p, a in zip(self._played, advantages, strict=True)]
-            )
+            records = gather_object([self._episode_record(p, a) for p, a in zip(self._played, advantages, strict=True)])
             if self.accelerator.is_main_process:
                 write_episodes(self.experiment.folder / "episodes", update, records)
-            self.update_metrics = update_metrics(records, self.num_generations)
-            for name, value in self.update_metrics.items():
+            for name, value in update_metrics(records, self.num_generations).items():
                 self._metrics["train"][name].append(value)
         self._played = []
 
@@ -213,15 +213,22 @@ class SqlGRPOTrainer(GRPOTrainer):
             return super()._compute_loss(model, inputs)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """TRL's; what is left of its time after rollout and forward is the backward pass."""
-        before = sum(self.stage_seconds.values())
-        started = time.monotonic()
+        """TRL's; what is left of its time after the rollout and the forward pass is the backward pass."""
+        before, started = sum(self.stage_seconds.values()), time.monotonic()
         loss = super().training_step(*args, **kwargs)
-        spent = time.monotonic() - started
-        if self._step % self.args.steps_per_generation == 1 or self.args.steps_per_generation == 1:
-            before = 0.0  # this step also made the rollout, which cleared the clocks
-        self.stage_seconds["backward"] += spent - (sum(self.stage_seconds.values()) - before)
+        inside = sum(self.stage_seconds.values()) - before
+        self.stage_seconds["backward"] += time.monotonic() - started - inside
         return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """TRL's, with the update's seconds by stage; ``other`` is what no stage accounts for."""
+        if "loss" in logs:
+            total = time.monotonic() - self._update_started
+            seconds = {**self.stage_seconds, "other": total - sum(self.stage_seconds.values()), "update": total}
+            logs |= {f"seconds/{stage}": spent for stage, spent in seconds.items()}
+            self.stage_seconds.clear()
+            self._update_started = time.monotonic()
+        super().log(logs, start_time)
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -238,8 +245,6 @@ class SqlGRPOTrainer(GRPOTrainer):
         Unlike TRL's, each chunk is cut to the columns that it uses, and the vocabulary head runs on written tokens alone.
         """
         written = self._written
-        logps = input_ids.new_zeros(len(input_ids), logits_to_keep, dtype=torch.float32)
-        entropies = torch.zeros_like(logps) if compute_entropy else None
         rows = batch_size or len(input_ids)
         parts, entropy_parts = [], []
         prompt = input_ids.shape[1] - logits_to_keep
@@ -256,12 +261,10 @@ class SqlGRPOTrainer(GRPOTrainer):
             with self.accelerator.autocast():
                 outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
             beyond = (0, input_ids.shape[1] - last)
-            parts.append(torch.nn.functional.pad(outputs.log_probs[:, prompt - first :], beyond))
+            parts.append(torch.nn.functional.pad(outputs.log_probs[:, prompt - first - 1 :], beyond))
             if compute_entropy:
-                entropy_parts.append(torch.nn.functional.pad(outputs.entropy[:, prompt - first :], beyond))
-        logps = torch.cat(parts)
-        entropies = torch.cat(entropy_parts) if compute_entropy else None
-        return logps, entropies, None
+                entropy_parts.append(torch.nn.functional.pad(outputs.entropy[:, prompt - first - 1 :], beyond))
+        return torch.cat(parts), torch.cat(entropy_parts) if compute_entropy else None, None
 
     # Checkpoints
 

@@ -12,16 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from corpus import open_prepared
+from corpus.prepared import MARKER
+from evaluate.harness import choose_questions
+from evaluate.metrics import summarize
+from evaluate.policy import evaluate_policy
 from train.config import Config
+from train.config_check import ConfigError
 from train.demo_policy import explorer, model, traces, warm_start
 from train.demo_policy.explorer import CAREFUL, Habits
 from train.demo_policy.traces import TraceJob, encode, make_traces, trace_text
 from train.rollout import chat
 
 _SOURCES = (explorer, model, traces, warm_start, chat)
-CLEAN_SHARE = 0.75  # of the warm start's learning-rate fall that the careful traces take
+MEASURED = "measured.json"
+CHECKED = 96  # train questions on which the finished policy is measured
+CLEAN_SHARE = 0.85  # of the warm start's learning-rate fall that the careful traces take
 
 
 def policy_key(config: Config, corpus: Path) -> str:
@@ -29,7 +37,7 @@ def policy_key(config: Config, corpus: Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     digest.update(json.dumps(dataclasses.asdict(config.policy), sort_keys=True).encode())
     digest.update(json.dumps([config.sampler.min_tables, config.sampler.max_tables]).encode())
-    digest.update((corpus / "manifest.json").read_bytes())
+    digest.update((corpus / MARKER).read_bytes())
     if config.env.prompts:
         digest.update(Path(config.env.prompts).read_bytes())
     for module in _SOURCES:
@@ -40,9 +48,24 @@ def policy_key(config: Config, corpus: Path) -> str:
 def build_policy(config: Config, corpus: Path, cache: Path, report: Callable[[str], None]) -> Path:
     """Folder of the demo policy in Hugging Face's layout; built when ``cache`` has none of the same inputs."""
     folder = cache / policy_key(config, corpus)
-    if (folder / "model.safetensors").exists():
+    if (folder / MEASURED).exists():
         report(f"demo policy: cached in {folder}")
         return folder
+    if not folder.exists():
+        make_policy(config, corpus, folder, report)
+    rate = equivalent_rate(config, folder, corpus)
+    report(f"demo policy: {rate:.0%} equivalent on {CHECKED} train questions at the temperature of the evaluation")
+    if rate < config.policy.floor:
+        raise ConfigError(
+            f"the demo policy answers {rate:.0%} of train questions, under policy.floor={config.policy.floor}: GRPO would "
+            "have too little to begin with; raise policy.clean_max_steps, or set another policy.seed"
+        )
+    (folder / MEASURED).write_text(json.dumps({"equivalent": rate, "n": CHECKED}))
+    return folder
+
+
+def make_policy(config: Config, corpus: Path, folder: Path, report: Callable[[str], None]) -> None:
+    """Traces, tokenizer, model and warm start, written to ``folder``."""
     started = time.monotonic()
     policy = config.policy
     sizes = (config.sampler.min_tables, config.sampler.max_tables)
@@ -61,20 +84,29 @@ def build_policy(config: Config, corpus: Path, cache: Path, report: Callable[[st
     network = model.tiny_model(policy, tokenizer, policy.seed)
     generator = torch.Generator().manual_seed(policy.seed)
     start = warm_start.WarmStart(network, policy, lambda text: report(f"demo policy: {text}"))
-    start.stage(
-        "copying", warm_start.copy_batches(len(tokenizer), 4 * policy.batch_size, generator), policy.copy_steps, (0.0, 0.0)
-    )
-    for name, made, steps, progress, until in (
+    copies = warm_start.copy_batches(len(tokenizer), 8 * policy.batch_size, generator)
+    start.stage("copying", copies, policy.copy_max_steps, (0.0, 0.0), policy.copy_loss)
+    for name, made, steps, fall, until in (
         ("careful", careful, policy.clean_max_steps, (0.0, CLEAN_SHARE), policy.clean_loss),
         ("imperfect", careless, policy.imperfect_steps, (CLEAN_SHARE, 1.0), None),
     ):
         encoded = [encode(trace, frame) for trace in made]
         batches = warm_start.trace_batches(encoded, policy.batch_size, name, policy.seed)
-        start.stage(name, batches, steps, progress, until)
+        start.stage(name, batches, steps, fall, until)
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     network.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
     partial.rename(folder)
     report(f"demo policy: built in {time.monotonic() - started:.0f} s: {folder}")
-    return folder
+
+
+def equivalent_rate(config: Config, folder: Path, corpus: Path) -> float:
+    """Share of ``CHECKED`` train questions that the policy answers, sampled as in the evaluation."""
+    # One policy, one measurement, whatever the run's seed.
+    config = dataclasses.replace(config, seed=config.policy.seed)
+    prepared = open_prepared(corpus)
+    questions = choose_questions(prepared, CHECKED, config.seed)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return summarize(evaluate_policy(network, tokenizer, prepared, config, questions=questions))["equivalent"]

@@ -28,6 +28,7 @@ _GOLD = re.compile(
     r" WHERE (?:b\.)?(?P<column>\w+) = '(?P<value>\w+)'"
 )
 _NOUNS = frozenset(NOUNS)
+_CONCEPT = {column: concept for concept, (words, _) in TEXT_CONCEPTS.items() for column in words}
 _SYNONYMS = {column: words for words, _ in TEXT_CONCEPTS.values() for column in words} | {
     column: words for words in NUMBER_CONCEPTS.values() for column in words
 }
@@ -44,7 +45,7 @@ class Habits:
     idle: float = 0.0
 
 
-CAREFUL = Habits()
+CAREFUL = Habits(run=0.5)  # every look-up; half of the traces submit without a trial, which keeps them short
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def guess(plan: Plan, chance: random.Random, tables: bool, columns: bool, values
             parts["reference"] = chance.choice(REFERENCE_STYLES).format(noun(plan.parent))
             parts["key"] = chance.choice(KEY_STYLES).format(noun(plan.parent))
     if not values:
-        parts["value"] = plan.value.split("_")[0]
+        parts["value"] = plan.value.rstrip("123456789")
     return Plan(**parts)
 
 
@@ -112,6 +113,7 @@ def call(thought: str, tool: str, **args: str) -> str:
 
 def explore(plan: Plan, habits: Habits, chance: random.Random) -> Iterator[str]:
     """The explorer's completions up to the answer, one a turn."""
+    about = _CONCEPT[plan.column]  # named in the thoughts: what kind of thing the question's value is
     tables = chance.random() < habits.tables
     # A table whose name was guessed cannot be described, so its columns stay a guess too, unless the guess is right.
     columns = chance.random() < habits.columns
@@ -130,10 +132,10 @@ def explore(plan: Plan, habits: Habits, chance: random.Random) -> Iterator[str]:
             yield call("find join", "foreign_keys", table_name=known.table)
         yield call("find column", "describe_table", table_name=known.filtered)
     if values:
-        yield call("find value", "distinct_values", table_name=known.filtered, column_name=known.column)
+        yield call(f"find {about}", "distinct_values", table_name=known.filtered, column_name=known.column)
     if chance.random() < habits.run:
-        yield call("try", "run_query", sql=known.sql())
-    yield call("answer", "submit_sql", sql=known.sql())
+        yield call(f"try {about}", "run_query", sql=known.sql())
+    yield call(f"answer {about}", "submit_sql", sql=known.sql())
 
 
 def play_script(episode: Episode, gold: str, habits: Habits, chance: random.Random) -> list[tuple[str, str | None]]:

@@ -18,16 +18,20 @@ CHAT_TEMPLATE = (
 )
 
 
+# SQL's keywords with the spaces around them, then runs of letters, single digits, and runs of the rest.
+_PIECES = r" ?[A-Z]{2,}(?: [A-Z]{2,})* ?|[A-Za-z]+|[0-9]|[^A-Za-z0-9]+"
+
+
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
     """Byte-level BPE over ``texts``.
 
-    Text is split into runs of letters, single digits, and runs of the rest before merging, so that a word is the same token
-    after a space, a quote or an underscore: a tiny model then copies names by copying one token.
+    Text is split before merging so that a word is the same token after a space, a quote or an underscore: a tiny
+    model then copies a name by copying one token.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r"[A-Za-z]+|[0-9]|[^A-Za-z0-9]+"), "isolated"),
+            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

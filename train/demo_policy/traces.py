@@ -67,9 +67,9 @@ def make_traces(job: TraceJob, count: int, processes: int = 2) -> list[Trace]:
 
 
 def trace_text(trace: Trace) -> str:
-    """The trace's text without chat frame: what the tokenizer is trained on."""
-    parts = [message["content"] for message in trace.messages]
-    parts += [text for turn in trace.turns for text in turn if text]
+    """The trace's text with the roles of its chat frame: what the tokenizer is trained on."""
+    parts = [text for message in trace.messages for text in (message["role"], message["content"])]
+    parts += [text for completion, answer in trace.turns for text in ("assistant", completion, "user", answer) if text]
     return "\n".join(parts)
 
 

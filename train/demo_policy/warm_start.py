@@ -69,44 +69,59 @@ def trace_batches(traces: Sequence[Tokens], rows: int, *key: int | str) -> Itera
 
 
 class WarmStart:
-    """One optimizer over the stages; the learning rate rises, stays up while copying, then falls as a cosine."""
+    """One pair of optimizers over the stages: Muon for the matrices, AdamW for embeddings, norms and convolutions.
+
+    With AdamW alone the same loss takes twice the steps. The learning rates rise over the first steps, stay up while copying,
+    then fall linearly to the end of the last stage.
+    """
 
     def __init__(self, model: torch.nn.Module, policy: PolicyConfig, report: Callable[[str], None]) -> None:
-        self.model, self.policy, self.report = model, policy, report
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=policy.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+        self.model, self.report = model, report
+        matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+        others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+        self.optimizers = [
+            (torch.optim.Muon(matrices, lr=policy.muon_rate, weight_decay=0.01), policy.muon_rate),
+            (
+                torch.optim.AdamW(others, lr=policy.learning_rate, betas=(0.9, 0.98), weight_decay=0.01),
+                policy.learning_rate,
+            ),
+        ]
         self.step = 0
-
-    def rate(self, progress: float) -> float:
-        """Learning rate at ``progress`` (0 to 1) through the traces."""
-        fall = max(0.05, 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
-        return self.policy.learning_rate * min(1.0, (self.step + 1) / RISE_STEPS) * fall
 
     def stage(
         self,
         name: str,
         batches: Iterator[tuple[torch.Tensor, torch.Tensor]],
         steps: int,
-        progress: tuple[float, float],
+        fall: tuple[float, float],
         until: float | None = None,
     ) -> float:
-        """Train up to ``steps`` steps, or until the smoothed loss is under ``until``; returns the smoothed loss."""
-        smoothed, started = math.inf, time.monotonic()
+        """Train up to ``steps`` steps, or until the smoothed loss is under ``until``; returns the smoothed loss.
+
+        ``fall`` is the share of the learning rates' fall that is done at the stage's begin and end.
+        """
+        smoothed, done, started = math.inf, 0, time.monotonic()
         self.model.train()
-        done = 0
         for done in range(1, steps + 1):
-            share = progress[0] + (progress[1] - progress[0]) * done / steps
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.rate(share)
-            loss = masked_loss(self.model, *next(batches))
-            self.optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
-            self.step += 1
-            smoothed = loss.item() if smoothed == math.inf else SMOOTHING * smoothed + (1 - SMOOTHING) * loss.item()
+            loss = self.update(*next(batches), 1.0 - fall[0] - (fall[1] - fall[0]) * (done - 1) / steps)
+            smoothed = loss if smoothed == math.inf else SMOOTHING * smoothed + (1 - SMOOTHING) * loss
             if done % 50 == 0:
                 self.report(f"{name}: step {done}, loss {smoothed:.4f}, {time.monotonic() - started:.0f} s")
             if until is not None and done > 50 and smoothed < until:
                 break
         self.report(f"{name}: done after {done} steps, loss {smoothed:.4f}, {time.monotonic() - started:.0f} s")
         return smoothed
+
+    def update(self, ids: torch.Tensor, mask: torch.Tensor, rate: float) -> float:
+        """One step at ``rate`` times the peak learning rates; returns the loss."""
+        loss = masked_loss(self.model, ids, mask)
+        for optimizer, peak in self.optimizers:
+            optimizer.zero_grad()
+            for group in optimizer.param_groups:
+                group["lr"] = peak * min(1.0, (self.step + 1) / RISE_STEPS) * max(rate, 0.02)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer, _ in self.optimizers:
+            optimizer.step()
+        self.step += 1
+        return loss.item()

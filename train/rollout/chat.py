@@ -22,7 +22,7 @@ class ChatFrame:
     tokenizer: Any
     enable_thinking: bool
     before_user_ids: tuple[int, ...]
-    after_user: str
+    after_user_ids: tuple[int, ...]
     stop_id: int
     stop_ids: frozenset[int]
 
@@ -36,10 +36,12 @@ class ChatFrame:
     def rest_of_user_turn_ids(self, text: str) -> list[int]:
         """Token ids of a user turn's text and of all that stands before the policy's next token.
 
-        ``before_user_ids`` come before them. The two are tokenized apart, so that a decoder can feed the first while the
-        tools that produce ``text`` still run; every driver of an episode uses this split, so all see the same tokens.
+        ``before_user_ids`` come before them. The parts are tokenized apart, so that a decoder can feed the first while
+        the tools that produce ``text`` still run; every driver of an episode does it so, and all see the same tokens.
         """
-        return self.tokenizer(text + self.after_user, add_special_tokens=False)["input_ids"]
+        # A cell of a database may hold "<|im_end|>": in tool text it is plain characters, and ends no turn.
+        told = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return told + list(self.after_user_ids)
 
     def decode(self, ids: list[int]) -> str:
         """The text of one turn, its stop token left out."""
@@ -55,7 +57,9 @@ def chat_frame(tokenizer: PreTrainedTokenizerBase, enable_thinking: bool = True)
     stop token (``<|im_end|>``, else the end-of-sequence token).
     """
     if not tokenizer.chat_template:
-        raise ValueError(f"the tokenizer at {tokenizer.name_or_path} has no chat template; use an instruction-tuned model")
+        raise ValueError(
+            f"the tokenizer at {tokenizer.name_or_path} has no chat template; use an instruction-tuned model"
+        )
     turns = [
         {"role": "user", "content": "question"},
         {"role": "assistant", "content": _ANSWER},
@@ -73,5 +77,7 @@ def chat_frame(tokenizer: PreTrainedTokenizerBase, enable_thinking: bool = True)
             "the rollout appends turns as tokens and needs that"
         )
     stops = {known[name] for name in ("<|im_end|>", "<|endoftext|>", tokenizer.eos_token) if name in known}
-    before_ids = tokenizer(between[len(stop) :], add_special_tokens=False)["input_ids"]
-    return ChatFrame(tokenizer, enable_thinking, tuple(before_ids), after_user, known[stop], frozenset(stops))
+    before_ids, after_ids = (
+        tuple(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (between[len(stop) :], after_user)
+    )
+    return ChatFrame(tokenizer, enable_thinking, before_ids, after_ids, known[stop], frozenset(stops))

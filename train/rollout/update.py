@@ -112,4 +112,12 @@ def play_jobs(
 
 def _score(world: World, episode: Episode, settings: EpisodeSettings) -> Outcome:
     assert episode.finished is not None
-    return score_candidate(world.question.gold_sql, world.database.path, episode.finished.sql, world.sandbox)
+    question = world.question
+    return score_candidate(
+        question.gold_sql,
+        world.database.path,
+        episode.finished.sql,
+        world.sandbox,
+        gold_seconds=settings.gold_seconds,
+        question_id=question.question_id,
+    )

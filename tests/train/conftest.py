@@ -1,0 +1,55 @@
+"""A tiny random policy and a small database for the tests of rollouts and training."""
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen3_5ForCausalLM
+
+from train.config import PolicyConfig
+from train.demo_policy.model import tiny_model, train_tokenizer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Sums in one order on every machine, and no fight for the cores."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Byte-level, with Qwen's special tokens and chat layout."""
+    text = (
+        'system user assistant SELECT count(*) FROM shops WHERE city = \'oslo\' {"tool": "run_query", "args": {"sql": '
+    )
+    return train_tokenizer([text] * 4, 420)
+
+
+@pytest.fixture(scope="session")
+def random_policy(tokenizer: PreTrainedTokenizerFast) -> Qwen3_5ForCausalLM:
+    """Both layer types, random weights, in float32."""
+    return tiny_model(PolicyConfig(hidden_size=32, head_dim=32, linear_head_dim=16), tokenizer, seed=3).eval()
+
+
+@pytest.fixture(scope="session")
+def shop_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two joined tables."""
+    path = tmp_path_factory.mktemp("shop") / "shop.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "CREATE TABLE shops (id INTEGER PRIMARY KEY, city TEXT);"
+            "CREATE TABLE sales (id INTEGER PRIMARY KEY, shop_id INTEGER REFERENCES shops(id), amount REAL);"
+            "INSERT INTO shops VALUES (1, 'oslo'), (2, 'rome'), (3, 'oslo');"
+            "INSERT INTO sales VALUES (1, 1, 2.5), (2, 1, 4.0), (3, 2, 1.0);"
+        )
+    connection.close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def pool():
+    """Threads for tools."""
+    with ThreadPoolExecutor(4) as threads:
+        yield threads

@@ -1,0 +1,90 @@
+"""Lockstep decoding: what it returns is what a plain forward pass of the same tokens says, whatever the batch."""
+
+import pytest
+import torch
+
+from env.episode import Episode, EpisodeLimits
+from env.prompts import load_prompts
+from env.sandbox import Sandbox
+from tests.conftest import ROOT
+from train.rollout.chat import chat_frame
+from train.rollout.lockstep import RolloutStats, play
+from train.rollout.sampling import Sampling
+
+PROMPTS = load_prompts(ROOT / "configs" / "prompts" / "demo.json")
+SAMPLING = Sampling(temperature=1.0, max_turn_tokens=12, max_episode_tokens=4_000)
+
+
+@pytest.fixture
+def sandbox(shop_database):
+    with Sandbox(shop_database) as opened:
+        yield opened
+
+
+def episodes(sandbox, count):
+    questions = ["How many shops?", "What do the shops in oslo sell in all, and since when do they?", "Which cities?"]
+    return [
+        Episode(questions[i % 3], sandbox, EpisodeLimits(tool_turns=2 + i % 3), prompts=PROMPTS) for i in range(count)
+    ]
+
+
+def forward_logprobs(model, tokens, temperature=1.0):
+    ids = torch.tensor([tokens.prompt_ids + tokens.completion_ids])
+    with torch.no_grad():
+        logprobs = torch.log_softmax(model(input_ids=ids).logits[0].float() / temperature, -1)
+    first = len(tokens.prompt_ids)
+    return [logprobs[first + i - 1, token].item() for i, token in enumerate(tokens.completion_ids)]
+
+
+def test_logprobs_are_those_of_a_forward_pass_without_padding(random_policy, tokenizer, sandbox, pool):
+    stats = RolloutStats()
+    played = play(random_policy, chat_frame(tokenizer), episodes(sandbox, 7), list(range(7)), SAMPLING, pool, stats)
+    assert stats.decode_steps >= max(len(t.completion_ids) for t in played)
+    for tokens in played:
+        expected = forward_logprobs(random_policy, tokens)
+        for mask, got, wanted in zip(tokens.env_mask, tokens.logprobs, expected, strict=True):
+            assert got == pytest.approx(wanted, abs=2e-4) if mask else got == 0.0
+
+
+def test_an_episode_does_not_depend_on_its_neighbours(random_policy, tokenizer, sandbox, pool):
+    frame = chat_frame(tokenizer)
+    together = play(random_policy, frame, episodes(sandbox, 6), list(range(6)), SAMPLING, pool)
+    for i in range(6):
+        alone = play(random_policy, frame, [episodes(sandbox, 6)[i]], [i], SAMPLING, pool)
+        assert alone[0].completion_ids == together[i].completion_ids
+
+
+def test_completions_are_the_turns_and_the_text_between_them(random_policy, tokenizer, sandbox, pool):
+    frame = chat_frame(tokenizer)
+    made = episodes(sandbox, 6)
+    for episode, tokens in zip(made, play(random_policy, frame, made, list(range(6)), SAMPLING, pool), strict=True):
+        assert tokens.completion_ids[-1] == frame.stop_id
+        expected = ""
+        for turn in episode.turns:
+            expected += turn.completion + "<|im_end|>"
+            if turn.observation is not None:
+                expected += f"\n<|im_start|>user\n{turn.observation}<|im_end|>\n<|im_start|>assistant\n<think>\n"
+        text = tokenizer.decode([t for t in tokens.completion_ids if t != tokenizer.pad_token_id])
+        assert text == expected.replace("<|endoftext|>", "")
+        written = sum(tokens.env_mask)
+        assert 0 < written <= 12 * len(episode.turns)
+        assert episode.finished is not None and episode.finished.ended_by != "token_budget"
+
+
+@pytest.mark.parametrize("budget", range(2, 200, 17))
+def test_the_token_budget_ends_an_episode_within_it(random_policy, tokenizer, sandbox, pool, budget):
+    frame = chat_frame(tokenizer)
+    made = episodes(sandbox, 3)
+    longest = max(len(frame.prompt_ids(e.prompt())) for e in made)
+    sampling = Sampling(max_turn_tokens=12, max_episode_tokens=longest + budget)
+    played = play(random_policy, frame, made, [5, 6, 7], sampling, pool)
+    for episode, tokens in zip(made, played, strict=True):
+        assert len(tokens) <= sampling.max_episode_tokens
+        assert tokens.completion_ids[-1] == frame.stop_id
+        assert len(tokens.env_mask) == len(tokens.logprobs) == len(tokens.completion_ids)
+    assert any(e.finished.ended_by == "token_budget" for e in made)
+
+
+def test_a_prompt_over_the_budget_is_a_clear_error(random_policy, tokenizer, sandbox, pool):
+    with pytest.raises(ValueError, match="raise max_episode_tokens"):
+        play(random_policy, chat_frame(tokenizer), episodes(sandbox, 1), [1], Sampling(max_episode_tokens=20), pool)
