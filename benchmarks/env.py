@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 
 # Run as a program, this file's own name would hide the package that it measures.
@@ -25,10 +26,11 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from env.chance import rng  # noqa: E402
 from env.episode import Episode  # noqa: E402
 from env.sandbox import QueryResult, Sandbox, SqlError, WorkerPool  # noqa: E402
+from env.schema import SchemaGraph  # noqa: E402
 
 QUESTIONS, CANDIDATES, TURNS, CALLS = 18, 8, 6, 5
 TABLES, ROWS = 64, 70
-THREADS = 32  # as the trainer runs tools
+THREADS = 8  # as the trainer runs tools
 LIMITS = {"seconds": 1.5, "times_raw": 1.5, "mb_an_episode": 2.0}
 
 Statement = tuple[Path, str, int | None]
@@ -54,9 +56,24 @@ def build(path: Path, chance: random.Random) -> Path:
     return path
 
 
-def query(chance: random.Random, child: str, parent: str) -> str:
+@dataclass(frozen=True)
+class Task:
+    """What the candidates of one question have in common: the tables they look at."""
+
+    child: str
+    parent: str
+
+
+def draw_task(chance: random.Random, database: Path) -> Task:
+    child = f"entity_{chance.randrange(1, TABLES)}"
+    key = next(key for key in SchemaGraph.from_file(database).foreign_keys if key.child == child)
+    return Task(child, key.parent)
+
+
+def query(chance: random.Random, task: Task) -> str:
     """What a policy asks, in the corpus' three difficulties; one in ten names a column that is not there."""
-    kind, least, day = chance.choice("abcdefgh"), chance.randint(0, 900), f"2024-{chance.randint(1, 12):02}-15"
+    child, parent = task.child, task.parent
+    kind, least, day = chance.choice("abcdefgh"), chance.randrange(900), f"2024-{chance.randint(1, 12):02}-15"
     column = "name" if chance.random() < 0.1 else "label"
     join = f"{child} AS c JOIN {parent} AS p ON c.parent_id = p.id"
     average = f"(SELECT AVG(x.amount) FROM {child} AS x WHERE x.kind = c.kind)"
@@ -66,12 +83,12 @@ def query(chance: random.Random, child: str, parent: str) -> str:
         f"SELECT {column} FROM {child} WHERE amount = (SELECT MAX(amount) FROM {child} WHERE kind <> '{kind}')",
     ]
     moderate = [
-        f"SELECT p.{column}, c.amount FROM {join} WHERE c.kind = '{kind}' ORDER BY c.day LIMIT 10",
-        f"SELECT p.kind, COUNT(c.{column}), AVG(c.amount) FROM {join} GROUP BY p.kind ORDER BY COUNT(*) DESC",
+        f"SELECT p.{column}, c.amount FROM {join} WHERE c.kind = '{kind}' AND c.day < '{day}' ORDER BY c.day LIMIT 10",
+        f"SELECT p.kind, COUNT(c.{column}), AVG(c.amount) FROM {join} WHERE c.amount > {least} GROUP BY p.kind",
         f"SELECT {column} FROM {parent} WHERE id NOT IN (SELECT parent_id FROM {child} WHERE amount > {least})",
     ]
     hard = [
-        f"SELECT p.{column}, c.amount FROM {join} WHERE c.amount > {average} ORDER BY c.amount DESC, p.id",
+        f"SELECT p.{column}, c.amount FROM {join} WHERE c.amount > {average} AND c.day > '{day}' ORDER BY c.amount",
         f"WITH sums AS (SELECT p.id, p.kind, SUM(c.amount) AS total FROM {join} WHERE c.day < '{day}' GROUP BY p.id) "
         f"SELECT s.kind, q.{column}, s.total FROM sums AS s JOIN {parent} AS q ON q.id = s.id "
         "WHERE s.total = (SELECT MAX(total) FROM sums AS t WHERE t.kind = s.kind) ORDER BY s.kind",
@@ -81,30 +98,36 @@ def query(chance: random.Random, child: str, parent: str) -> str:
     return chance.choice(chance.choice([simple, moderate, hard]))
 
 
-def turn(chance: random.Random, number: int, child: str, parent: str) -> str:
+def turn(chance: random.Random, number: int, task: Task) -> str:
     """One recorded completion of ``CALLS`` calls: look-ups first, then queries."""
     look_up = [
         ("list_tables", {}),
-        ("describe_table", {"table_name": child}),
-        ("describe_table", {"table_name": parent}),
-        ("join_path", {"table_a": child, "table_b": parent}),
-        ("sample_rows", {"table_name": child, "limit": 3}),
-        ("foreign_keys", {"table_name": child}),
-        ("distinct_values", {"table_name": child, "column_name": "kind"}),
+        ("describe_table", {"table_name": task.child}),
+        ("describe_table", {"table_name": task.parent}),
+        ("join_path", {"table_a": task.child, "table_b": task.parent}),
+        ("sample_rows", {"table_name": task.child, "limit": 3}),
+        ("foreign_keys", {"table_name": task.child}),
+        ("distinct_values", {"table_name": task.child, "column_name": "kind"}),
     ]
-    calls = look_up[:CALLS] if number == 0 else look_up[CALLS:] if number == 1 else []
-    calls = calls + [("run_query", {"sql": query(chance, child, parent)}) for _ in range(CALLS - len(calls))]
+    calls = look_up[CALLS * number :][:CALLS]
+    calls += [("run_query", {"sql": query(chance, task)}) for _ in range(CALLS - len(calls))]
     objects = "\n".join(json.dumps({"tool": tool, "args": args}) for tool, args in calls)
     return f"<think>\nThe tables are not clear yet, so I look at them.\n</think>\n{objects}"
 
 
-def record(chance: random.Random, database: Path) -> Script:
-    """One candidate's completions on a database: tool turns, then an answer."""
-    with closing(sqlite3.connect(database)) as connection:
-        keys = "SELECT '{0}', \"table\" FROM pragma_foreign_key_list('{0}')"
-        child, parent = connection.execute(keys.format(f"entity_{chance.randrange(1, TABLES)}")).fetchone()
-    turns = [turn(chance, number, child, parent) for number in range(TURNS)]
-    return [*turns, f"<think>\nDone.\n</think>\nSELECT COUNT(*) FROM {child}"]
+def record(chance: random.Random, task: Task) -> Script:
+    """One candidate's completions: tool turns, then an answer."""
+    answer = f"<think>\nDone.\n</think>\nSELECT COUNT(*) FROM {task.child}"
+    return [*(turn(chance, number, task) for number in range(TURNS)), answer]
+
+
+def record_all(databases: Sequence[Path]) -> dict[Path, list[Script]]:
+    """The candidates of one question a database."""
+    tasks = {path: draw_task(rng("task", path.stem), path) for path in databases}
+    return {
+        path: [record(rng("record", path.stem, candidate), task) for candidate in range(CANDIDATES)]
+        for path, task in tasks.items()
+    }
 
 
 class RecordingSandbox(Sandbox):
@@ -182,19 +205,25 @@ def bare(statements: list[Statement]) -> float:
 
 
 def recorded_statements(scripts: dict[Path, list[Script]], pool: WorkerPool) -> list[Statement]:
-    """What the episodes ask of SQLite, in the order of one after the other."""
+    """What the episodes ask of SQLite, in the order of an update: all episodes' first turns, then all second ones."""
     statements: list[Statement] = []
-    for path, group in scripts.items():
-        with RecordingSandbox(path, pool, statements) as sandbox:
-            for script in group:
-                play(Episode("", sandbox), script)
+    with ExitStack() as stack:
+        flights = [
+            (Episode("", sandbox), script)
+            for path, group in scripts.items()
+            for sandbox in [stack.enter_context(RecordingSandbox(path, pool, statements))]
+            for script in group
+        ]
+        for number in range(TURNS + 1):
+            for episode, script in flights:
+                episode.step(script[number])
     return statements
 
 
 def measure(folder: Path, rounds: int) -> dict[str, float]:
     """Medians over the rounds; each round takes both times one after the other, so that a busy machine meets both."""
     databases = [build(folder / f"{number}.sqlite", rng("benchmark", number)) for number in range(QUESTIONS)]
-    scripts = {path: [record(rng("record", path.stem, i), path) for i in range(CANDIDATES)] for path in databases}
+    scripts = record_all(databases)
     found: list[dict[str, float]] = []
     with WorkerPool() as pool, ThreadPoolExecutor(THREADS) as threads:
         statements = recorded_statements(scripts, pool)
@@ -205,6 +234,7 @@ def measure(folder: Path, rounds: int) -> dict[str, float]:
                 {
                     "calls": calls,
                     "statements": len(statements),
+                    "distinct": len(set(statements)),
                     "seconds": seconds,
                     "calls_a_second": calls / seconds,
                     "raw_seconds": raw,

@@ -144,7 +144,8 @@ class Episode:
         if worked:
             self._failures = 0
             self.last_working_query = sql
-            self._ran.add(same_query_key(sql))
+            if self.gated:
+                self._ran.add(same_query_key(sql))
             return
         self._failures += 1
         # Once reached, the cap holds, even if a later query of the same turn works (our assumption).

@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from env.limits import Limits, SqlError
@@ -23,8 +24,8 @@ from env.wire import framed, send
 
 # A worker stops a query itself at the limit; this much later it is ended, whatever it is doing.
 GRACE_SECONDS = 0.4
-# Waiting behind other queries (0.1 ms each): first for the home worker, whose connection is warm, then for an idle home
-# of others, then for anything. Opening a connection elsewhere costs about 1 ms.
+# How long to wait for the home worker, whose connection is warm, before an idle home of others will do: opening a
+# connection there costs about 1 ms. A home that has worked longer than the latter at one request counts as held up.
 SHORT_PATIENCE_SECONDS = 0.002
 PATIENCE_SECONDS = 0.02
 ATTEMPTS = 5
@@ -92,11 +93,13 @@ class WorkerPool:
     def run_many(self, client: Client, queries: Sequence[Query]) -> list[Reply]:
         """Run statements one after the other, each within its own limits; one exchange of messages if all goes well.
 
-        An answer is ("", columns, tables, (truncated, chunks)) or (kind, message, None, None). Raises RuntimeError.
+        An answer is ("", columns, tables, (truncated, chunks)) or (kind, message, None, None), as of
+        ``Connection.run``. Raises RuntimeError.
         """
         replies: list[Reply] = []
         together = len(queries)
         slot = self._acquire(client.key)
+        slot.since = monotonic()
         try:
             while len(replies) < len(queries):
                 batch = queries[len(replies) : len(replies) + together]
@@ -108,19 +111,18 @@ class WorkerPool:
         return replies
 
     def _acquire(self, key: int) -> Slot:
-        """A slot whose lock we hold: the home's, or after a moment any that is free."""
+        """A slot whose lock we hold: the home's, or after a moment another that is free."""
         homes = self._slots[: self.homes]
         home = homes[int(key * GOLDEN % 1 * self.homes)]
         if home.lock.acquire(timeout=SHORT_PATIENCE_SECONDS):
             return home
-        slot = take_free(homes, key)
-        if slot is None and home.lock.acquire(timeout=PATIENCE_SECONDS):
-            return home
-        while slot is None:
-            slot = take_free(self._slots, key)
-            if slot is None and home.lock.acquire(timeout=PATIENCE_SECONDS):
+        while True:
+            held_up = monotonic() - home.since > PATIENCE_SECONDS
+            slot = take_free(self._slots if held_up else homes, key)
+            if slot is not None:
+                return slot
+            if home.lock.acquire(timeout=PATIENCE_SECONDS):
                 return home
-        return slot
 
     def _send(self, slot: Slot, client: Client, queries: Sequence[Query]) -> Worker:
         """Hand the queries to the slot's worker, or to a new one where that is gone."""

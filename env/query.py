@@ -13,7 +13,7 @@ from env.authorizer import DENIED, authorizer, fold
 # Progress handler every so many instructions, about 30 µs: below 1% of a long query's time, far below a time limit.
 STEPS = 2_000
 ROWS = 256
-SCHEMA = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+SCHEMA = "SELECT type, name, sql LIKE 'create virtual %' FROM sqlite_master WHERE type IN ('table', 'view')"
 # Read only twice over; views may call no function that reaches out; no temporary files; pages shared by all workers.
 PRAGMAS = ("query_only=1", "trusted_schema=0", "temp_store=MEMORY", f"mmap_size={1 << 31}")
 BLANK = " \t\n\r\f;\ufeff"
@@ -48,7 +48,7 @@ class Connection:
         connection.text_factory = decode
         stored = connection.execute(SCHEMA).fetchall()
         modules = [name for (name,) in connection.execute("PRAGMA module_list")]
-        virtual = [name for _, name, sql in stored if sql and fold(sql[:30]).startswith("create virtual")]
+        virtual = [name for _, name, is_virtual in stored if is_virtual]
         self._connect_virtual_tables(virtual)
         shadow = self._shadow_tables() if virtual else set()
         self.tables = {
@@ -157,7 +157,8 @@ class Connection:
 
     def _tables_read(self) -> tuple[str, ...]:
         tables = self.tables
-        return tuple({tables[key] for key in map(fold, self.reads) if key in tables})
+        found = (tables.get(name) or tables.get(fold(name)) for name in self.reads)
+        return tuple({table for table in found if table})
 
 
 def decode(text: bytes) -> str:

@@ -14,6 +14,7 @@ class Slot:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.worker: Worker | None = None
+        self.since = 0.0  # when the request that holds the lock was taken up
         self.closing: deque[int] = deque()
 
     def take_closing(self) -> tuple[int, ...]:
