@@ -1,10 +1,10 @@
 """The demo corpus: a generated stand-in for SQaLe, in SQaLe's own column layout.
 
-``write_demo_corpus(folder)`` writes ``queries/{train,test}.parquet`` and ``schemas/{train,test}.parquet``, which the SQaLe
-loader reads like the published files. Every schema draws its own naming habits (prefix and suffix of tables, names of keys,
-one of several words for a column), and about a third of the text columns store a value under a code (``red7``) that a question never
-states. So a question can only be answered by looking: at the table list, at the columns, at the keys, at the data.
-Train and test share the vocabulary and no schema.
+``write_demo_corpus(folder)`` writes ``queries/{train,test}.parquet`` and ``schemas/{train,test}.parquet``, which the
+SQaLe loader reads like the published files. Every schema draws its own naming habits (prefix and suffix of tables,
+names of keys, one of several words for a column), and about a third of the text columns store a value under a code
+(``red7``) that a question never states. So a question can only be answered by looking: at the table list, at the
+columns, at the keys, at the data. Train and test share the vocabulary and no schema.
 """
 
 import json
@@ -161,7 +161,7 @@ def schema_row(schema: DemoSchema) -> dict:
 
 
 def make_questions(chance: random.Random, schema: DemoSchema, count: int) -> Iterator[dict]:
-    """Rows of the SQaLe questions file; every gold result holds one number, no two questions of a schema are the same."""
+    """Rows of the SQaLe questions file; every gold result is one number, no two of a schema are the same."""
     connection = sqlite3.connect(":memory:")
     connection.executescript(schema_row(schema)["full_schema"])
     for name, rows in schema.rows.items():
@@ -226,7 +226,8 @@ def draw_question(chance: random.Random, schema: DemoSchema, form: str) -> tuple
 def gold_sql(table: str, column: str, value: str, selected: str, join: tuple[str, str, str] | None) -> str:
     """The one way in which the demo writes a query.
 
-    ``selected`` is ``count(*)`` or an aggregate whose ``{}`` takes the alias; ``join`` is (parent table, referencing column, key).
+    ``selected`` is ``count(*)`` or an aggregate whose ``{}`` takes the alias; ``join`` is (parent table, referencing
+    column, key).
     """
     if join is None:
         return f"SELECT {selected.format('')} FROM {table} WHERE {column} = '{value}'"

@@ -31,8 +31,8 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """One record a question, in order: what ``evaluate.metrics.summarize`` reads.
 
-    One candidate a question, no gate. Phrasing, tables and token sampling follow from the seed and the question alone, so two
-    models, or one before and after training, meet the same.
+    One candidate a question, no gate. Phrasing, tables and token sampling follow from the seed and the question
+    alone, so two models, or one before and after training, meet the same.
     """
     records: list[dict[str, Any]] = []
     with ThreadPoolExecutor(32) as pool:

@@ -25,12 +25,12 @@ def string_literals(sql: str) -> list[str]:
 
 
 def appears(literal: str, text: str) -> bool:
-    """Whether ``text`` holds ``literal`` as a whole: no letter or digit next to it (our assumption; P gives no rule)."""
+    """Whether ``text`` holds ``literal`` as a whole, with no letter or digit next to it (our assumption)."""
     return re.search(rf"(?<!\w){re.escape(literal)}(?!\w)", text) is not None
 
 
 def literals_seen(gold_sql: str, question: str, results: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """(seen, all) string literals of the gold query in tool results: ``all`` of them, and those ``unstated`` in the question.
+    """(seen, all) string literals of the gold query in tool results; ``unstated``: those not in the question.
 
     Page: the share of the string literals the gold answer depends on that appeared in a tool result before submission.
     """
@@ -49,7 +49,7 @@ def opened_all(gold_tables: Iterable[str], opened: Iterable[str]) -> bool:
 
 
 def summarize(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rates and means over evaluation records (keys: tier, recall, literals, rounds, calls, ended_by, written_tokens)."""
+    """Rates and means over records as ``evaluate.harness.evaluation_record`` makes them."""
     n = len(records)
     if not n:
         raise ValueError("no episodes to summarise")
@@ -79,7 +79,7 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
 
 
 def paired_difference(before: Sequence[bool], after: Sequence[bool]) -> tuple[float, tuple[float, float]]:
-    """Mean of after - before over the same questions, and its 95% interval (normal approximation of the paired mean)."""
+    """Mean of after - before over the same questions, and its 95% interval (normal approximation)."""
     n = len(before)
     if n != len(after) or n < 2:
         raise ValueError(f"a paired difference needs the same two or more questions, got {n} and {len(after)}")

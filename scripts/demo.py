@@ -2,8 +2,8 @@
 
     python scripts/demo.py configs/demo.yaml [seed=1] [section.key=value ...]
 
-Corpus, policy, evaluation before, GRPO, evaluation after on test schemas, and a table of both. A demo that was stopped is
-taken up where it stood; a finished one is left alone, and the next goes into a folder of its own.
+Corpus, policy, evaluation before, GRPO, evaluation after on test schemas, and a table of both. A demo that was
+stopped is taken up where it stood; a finished one is left alone, and the next goes into a folder of its own.
 """
 
 import dataclasses

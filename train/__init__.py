@@ -1,4 +1,4 @@
-"""Training: configuration, rollouts, TRL's GRPO trainer with this project's parts, the reference anchor, the command line."""
+"""Training: configuration, rollouts, TRL's GRPO trainer with this project's parts, the command line."""
 
 import os
 

@@ -1,7 +1,7 @@
 """The reference anchor: the reference policy becomes a copy of the policy every so many updates, and survives a resume.
 
-TRL rebuilds the reference from the model's id when a run resumes, so an anchored reference would be lost without a word. Here
-every checkpoint holds it.
+TRL rebuilds the reference from the model's id when a run resumes, so an anchored reference would be lost without a
+word. Here every checkpoint holds it.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ FILE = "reference.safetensors"
 
 
 class ReferenceAnchor(TrainerCallback):
-    """Copies the policy into the reference every ``updates`` updates (card: 111), before a checkpoint of that update is written."""
+    """Copies the policy into the reference every ``updates`` updates (card: 111), before the checkpoint is written."""
 
     def __init__(self, reference: torch.nn.Module, accelerator: Any, updates: int) -> None:
         self.reference, self.accelerator, self.updates = reference, accelerator, updates
@@ -50,8 +50,8 @@ def save_reference(reference: torch.nn.Module, checkpoint: Path) -> None:
 def load_reference(reference: torch.nn.Module, checkpoint: Path) -> None:
     """Restore what ``save_reference`` wrote.
 
-    Raises FileNotFoundError where the checkpoint holds no reference, ValueError where its tensors are not the model's: going on
-    with the base model instead would change the experiment silently.
+    Raises FileNotFoundError where the checkpoint holds no reference, ValueError where its tensors are not the
+    model's: going on with the base model instead would change the experiment silently.
     """
     path = checkpoint / FILE
     if not path.exists():

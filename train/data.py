@@ -23,5 +23,6 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
     folder = prepared_folder(config, split)
     corpus = config.corpus
     if corpus.name == "demo" or corpus.source is not None:
-        return prepare(corpus.name, corpus.source, folder, split=split, limit=corpus.limit)
+        seconds = config.reward.gold_seconds
+        return prepare(corpus.name, corpus.source, folder, split=split, limit=corpus.limit, seconds=seconds)
     return open_prepared(folder)

@@ -1,7 +1,7 @@
 """The record of a run: every episode of every update, one parquet file an update.
 
-Report, viewer and analysis read these files and nothing else. A file is written under another name and then renamed, so it is
-whole or not there; a resumed run writes an update's file again, with the same content.
+Report, viewer and analysis read these files and nothing else. A file is written under another name and then renamed,
+so it is whole or not there; a resumed run writes an update's file again, with the same content.
 """
 
 import json

@@ -65,11 +65,13 @@ class Experiment:
 
 
 def make_experiment(
-    config: Config, folder: Path, corpus: PreparedCorpus, tokenizer: PreTrainedTokenizerBase
+    config: Config,
+    folder: Path,
+    corpus: PreparedCorpus,
+    eligible: list[int],
+    tokenizer: PreTrainedTokenizerBase,
 ) -> Experiment:
-    """Assemble the parts; ConfigError where fewer questions are left than a batch takes."""
-    eligible = eligible_questions(config, corpus)
-    check_corpus_size(config, len(eligible), str(corpus.directory))
+    """Assemble the parts."""
     sqls = corpus.gold_sqls()
     buckets = Buckets.from_lengths([masked_length(sqls[index]) for index in eligible], config.curriculum.percentiles)
     schedule = MixtureSchedule(
@@ -99,14 +101,19 @@ def make_experiment(
 
 
 def eligible_questions(config: Config, corpus: PreparedCorpus) -> list[int]:
-    """Indices, rising, of the questions to train on: of the wanted difficulties, with a stable gold result."""
+    """Indices, rising, of the questions to train on: of the wanted difficulties, with a stable gold result.
+
+    ConfigError where fewer are left than one update takes.
+    """
     wanted = set(config.corpus.difficulties)
     causes, difficulties = corpus.unstable(), corpus.column("difficulty")
-    return [
+    eligible = [
         index
         for index, (cause, difficulty) in enumerate(zip(causes, difficulties, strict=True))
         if (config.corpus.include_unstable or not cause) and (not wanted or difficulty in wanted)
     ]
+    check_corpus_size(config, len(eligible), str(corpus.directory))
+    return eligible
 
 
 def episode_settings(config: Config, mode: str, query_seconds: float) -> EpisodeSettings:

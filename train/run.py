@@ -15,7 +15,7 @@ from train.config_check import ConfigError, check_resume
 from train.config_load import flatten, load_config, save_config
 from train.data import open_corpus
 from train.demo_policy.build import build_policy
-from train.experiment import make_experiment
+from train.experiment import eligible_questions, make_experiment
 from train.progress import ProgressLog
 from train.shape import accumulation
 from train.trainer import COMPLETE, SqlGRPOTrainer
@@ -150,11 +150,12 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     console = console or Console()
     set_threads(config)
     corpus = open_corpus(config, config.corpus.split)
+    eligible = eligible_questions(config, corpus)
     checkpoint = prepare_folder(config, resume)
     folder = run_folder(config)
     path = policy_path(config, console)
     tokenizer = load_tokenizer(path)
-    experiment = make_experiment(config, folder, corpus, tokenizer)
+    experiment = make_experiment(config, folder, corpus, eligible, tokenizer)
     trainer = SqlGRPOTrainer(
         experiment,
         model=load_model(config, path),

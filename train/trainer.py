@@ -1,8 +1,8 @@
 """The trainer: TRL's GRPOTrainer with this project's questions, episodes, rewards and checkpoints.
 
-What it adds, and where: which questions (``_get_train_sampler``), the episodes (``rollout``), agreement over the whole group
-wherever its members were generated (``_calculate_rewards``), the record of every episode, and a reference policy that
-survives a resume (``_save_checkpoint``, ``_load_optimizer_and_scheduler``).
+What it adds, and where: which questions (``_get_train_sampler``), the episodes (``rollout``), agreement over the
+whole group wherever its members were generated (``_calculate_rewards``), the record of every episode, and a reference
+policy that survives a resume (``_save_checkpoint``, ``_load_optimizer_and_scheduler``).
 """
 
 import time
@@ -119,7 +119,7 @@ class SqlGRPOTrainer(GRPOTrainer):
     def _calculate_rewards(
         self, inputs: list[dict], prompts: list, completions: list, completion_ids_list: list
     ) -> torch.Tensor:
-        """Complete every group's outcomes with agreement, then let TRL gather the rewards (world size x local rows, 1)."""
+        """Complete every group's outcomes with agreement, then let TRL gather the rewards (all rows, 1)."""
         with self.clock("reward"):
             everywhere = gather_object([(str(x["prompt"]), x["outcome"]) for x in inputs])
             size = self.num_generations
@@ -242,7 +242,8 @@ class SqlGRPOTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
         """Log-probabilities and entropies (rows, ``logits_to_keep``) of the tokens that the policy wrote; 0 elsewhere.
 
-        Unlike TRL's, each chunk is cut to the columns that it uses, and the vocabulary head runs on written tokens alone.
+        Unlike TRL's, each chunk is cut to the columns that it uses, and the vocabulary head runs on written tokens
+        alone.
         """
         written = self._written
         rows = batch_size or len(input_ids)

@@ -78,7 +78,7 @@ def test_the_token_budget_ends_an_episode_within_it(random_policy, tokenizer, sa
     longest = max(len(frame.prompt_ids(e.prompt())) for e in made)
     sampling = Sampling(max_turn_tokens=12, max_episode_tokens=longest + budget)
     played = play(random_policy, frame, made, [5, 6, 7], sampling, pool)
-    for episode, tokens in zip(made, played, strict=True):
+    for tokens in played:
         assert len(tokens) <= sampling.max_episode_tokens
         assert tokens.completion_ids[-1] == frame.stop_id
         assert len(tokens.env_mask) == len(tokens.logprobs) == len(tokens.completion_ids)

@@ -57,8 +57,8 @@ def build_policy(config: Config, corpus: Path, cache: Path, report: Callable[[st
     report(f"demo policy: {rate:.0%} equivalent on {CHECKED} train questions at the temperature of the evaluation")
     if rate < config.policy.floor:
         raise ConfigError(
-            f"the demo policy answers {rate:.0%} of train questions, under policy.floor={config.policy.floor}: GRPO would "
-            "have too little to begin with; raise policy.clean_max_steps, or set another policy.seed"
+            f"the demo policy answers {rate:.0%} of train questions, under policy.floor={config.policy.floor}: too "
+            "little for GRPO to begin with; raise policy.clean_max_steps, or set another policy.seed"
         )
     (folder / MEASURED).write_text(json.dumps({"equivalent": rate, "n": CHECKED}))
     return folder

@@ -1,7 +1,8 @@
 """The scripted explorer: plays demo episodes well, or leaves out look-ups, to warm-start the demo policy.
 
-It reads a train question's gold SQL, so it knows where the answer lies; what it writes down is only what its look-ups showed.
-Whatever it did not look up it guesses in the style of the demo corpus: a wrong prefix, another word for the column.
+It reads a train question's gold SQL, so it knows where the answer lies; what it writes down is only what its look-ups
+showed. Whatever it did not look up it guesses in the style of the demo corpus: a wrong prefix, another word for the
+column.
 """
 
 import json

@@ -40,7 +40,7 @@ class Trace:
 
 
 def make_trace(job: TraceJob, number: int) -> Trace:
-    """The ``number``-th trace of ``job``: question, phrasing, tables and habits' draws are functions of seed and number."""
+    """The ``number``-th trace of ``job``: all its draws are functions of seed and number."""
     corpus = open_prepared(job.corpus)
     chance = rng(job.purpose, job.seed, number)
     question = corpus.question(chance.randrange(len(corpus)), chance)

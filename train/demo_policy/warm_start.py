@@ -1,7 +1,7 @@
 """The supervised warm start of the demo policy, in three stages kept apart: copying, careful traces, imperfect traces.
 
-Mixed from the start, a tiny model never learns to copy names; in this order it does within a minute or two. The last stage
-skips look-ups, so that the policy calls tools but is often wrong: what GRPO is there to mend.
+Mixed from the start, a tiny model never learns to copy names; in this order it does within a minute or two. The last
+stage skips look-ups, so that the policy calls tools but is often wrong: what GRPO is there to mend.
 """
 
 import math
@@ -71,8 +71,8 @@ def trace_batches(traces: Sequence[Tokens], rows: int, *key: int | str) -> Itera
 class WarmStart:
     """One pair of optimizers over the stages: Muon for the matrices, AdamW for embeddings, norms and convolutions.
 
-    With AdamW alone the same loss takes twice the steps. The learning rates rise over the first steps, stay up while copying,
-    then fall linearly to the end of the last stage.
+    With AdamW alone the same loss takes twice the steps. The learning rates rise over the first steps, stay up while
+    copying, then fall linearly to the end of the last stage.
     """
 
     def __init__(self, model: torch.nn.Module, policy: PolicyConfig, report: Callable[[str], None]) -> None:

@@ -10,8 +10,9 @@ BLOCK = 256  # tokens by which a layer's buffer grows
 class GrowingLayer(DynamicLayer):
     """A full-attention layer's cache with spare room.
 
-    transformers' DynamicLayer copies all keys and values at every token (torch.cat); at 144 rows of 600 tokens that is most of
-    a decode step on a CPU. Here a token is written in place, and ``keys`` and ``values`` are views of the part in use.
+    transformers' DynamicLayer copies all keys and values at every token (torch.cat); at 144 rows of 600 tokens that
+    is most of a decode step on a CPU. Here a token is written in place, and ``keys`` and ``values`` are views of the
+    part in use.
     """
 
     def update(

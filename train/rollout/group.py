@@ -39,7 +39,8 @@ def open_world(
 ) -> Iterator[World]:
     """Question ``index`` with the phrasing and the tables that the draw (seed, update) gives it.
 
-    ``mode`` is ``sampled``, ``gold``, ``distractors:N`` or ``full``; ``sizes`` are the smallest and largest target of ``sampled``.
+    ``mode`` is ``sampled``, ``gold``, ``distractors:N`` or ``full``; ``sizes`` are the smallest and largest target of
+    ``sampled``.
     """
     plain = corpus.question(index)
     question = corpus.question(index, rng("phrasing", *draw, plain.question_id))

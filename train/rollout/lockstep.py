@@ -1,8 +1,9 @@
 """Lockstep decoding with transformers: many episodes at once, token in, token out.
 
-Every step feeds each row one token: the one it has just sampled, or the next of its queued tool text. So no pad ever stands
-inside a sequence, which a gated delta net would carry into its state (continuing with ragged turns and pads changes Qwen3.5's logits
-by 3.4). Rows are left-padded once, for the prompt. Tools run in threads while the chat frame's first tokens are fed.
+Every step feeds each row one token: the one it has just sampled, or the next of its queued tool text. So no pad ever
+stands inside a sequence, which a gated delta net would carry into its state (continuing with ragged turns and pads
+changes Qwen3.5's logits by 3.4). Rows are left-padded once, for the prompt. Tools run in threads while the chat
+frame's first tokens are fed.
 """
 
 import inspect

@@ -54,7 +54,7 @@ def sample(logits: torch.Tensor, uniforms: torch.Tensor, sampling: Sampling) -> 
 
 
 def truncate(weights: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
-    """Zero the probabilities (rows, vocabulary) outside the ``top_k`` largest and the smallest set that holds ``top_p``.
+    """Zero the probabilities (rows, vocabulary) outside the ``top_k`` largest and the smallest set with ``top_p``.
 
     As usual for both: top-k first, then top-p on what is left, renormalised; the token that crosses ``top_p`` stays.
     """
