@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,8 @@ def large() -> dict[str, float]:
     numbers, others = [row[2:3] for row in gold], [row[2:3] for row in noisy]
     pairs = {"equal": (mixed, gold), "noisy": (noisy, gold), "wrong": (wrong, gold), "one_column": (others, numbers)}
     return {
-        name: timed(lambda pair=pair: compare(result(pair[0]), result(pair[1]), False))[0]
-        for name, pair in pairs.items()
+        name: timed(partial(compare, result(predicted), result(expected), False))[0]
+        for name, (predicted, expected) in pairs.items()
     }
 
 

@@ -74,7 +74,8 @@ def write_demo_corpus(
     ``schemas`` and ``questions_per_schema`` are (train, test) counts.
     """
     for split, n_schemas, n_questions in zip(("train", "test"), schemas, questions_per_schema, strict=True):
-        schema_rows, question_rows = [], []
+        schema_rows: list[dict] = []
+        question_rows: list[dict] = []
         for index in range(n_schemas):
             chance = random.Random(f"demo corpus/{seed}/{split}/{index}")
             schema = make_schema(chance, f"demo_{split}_{index}", schema_size(chance, index, n_schemas))
@@ -128,6 +129,7 @@ def stored_values(chance: random.Random, concept: str) -> dict[str, str]:
 
 
 def make_row(chance: random.Random, table: DemoTable, key: int) -> dict[str, int | str]:
+    """One row of ``table`` by column; a reference points at some key of its parent."""
     row: dict[str, int | str] = {table.key: key}
     for concept, column in table.text.items():
         row[column] = chance.choice(list(table.stored[concept].values()))

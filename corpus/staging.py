@@ -63,6 +63,7 @@ class Staging:
         return json.loads(row[0]) if row else None
 
     def set_state(self, name: str, value: Any) -> None:
+        """Remember ``value`` under ``name`` until the folder is complete."""
         self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
 
     def read(self, questions: Iterable[RawQuestion]) -> None:

@@ -17,6 +17,7 @@ from train.data import open_corpus
 from train.demo_policy.build import build_policy
 from train.experiment import eligible_questions, make_experiment
 from train.progress import ProgressLog
+from train.schedule import warmup_steps
 from train.shape import accumulation
 from train.trainer import COMPLETE, SqlGRPOTrainer
 
@@ -83,8 +84,13 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
 
 
 def load_model(config: Config, path: str) -> PreTrainedModel:
-    """The policy at ``path`` with its weights in ``model.weights_dtype``."""
-    return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.model.weights_dtype))
+    """The policy at ``path`` with its weights in ``model.weights_dtype``; a vision tower is frozen where so asked."""
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.model.weights_dtype))
+    if config.model.freeze_vision:
+        for name, parameter in model.named_parameters():
+            if "visual" in name.split("."):
+                parameter.requires_grad_(False)
+    return model
 
 
 def set_threads(config: Config) -> None:
@@ -110,7 +116,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         shuffle_dataset=False,
         learning_rate=train.learning_rate,
         lr_scheduler_type=train.lr_scheduler,
-        warmup_steps=round(train.warmup_ratio * train.max_steps),
+        warmup_steps=warmup_steps(config),
         optim="adamw_torch",
         adam_beta1=train.adam_beta1,
         adam_beta2=train.adam_beta2,
@@ -131,6 +137,12 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         beta=train.beta,
         use_bias_correction_kl=False,
         importance_sampling_level="token",
+        # The correction for a sampler that is not the trainer; transformers' rollouts need none and TRL applies none.
+        vllm_importance_sampling_correction=train.importance_level != "none",
+        vllm_importance_sampling_mode=f"{train.importance_level}_{train.importance_mode}",
+        vllm_importance_sampling_clip_max=train.importance_cap,
+        vllm_server_base_url=rollout.vllm_server,
+        vllm_gpu_memory_utilization=rollout.vllm_memory_share,
         sync_ref_model=False,  # our own anchor does, and survives a resume
         save_strategy="steps",
         save_steps=train.save_updates,
@@ -145,9 +157,21 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
     )
 
 
+def check_built(config: Config) -> None:
+    """ConfigError for what the configuration can say and this version cannot do yet."""
+    if config.rollout.backend != "transformers":
+        raise ConfigError(
+            f"rollout.backend={config.rollout.backend} is not built in this version; set rollout.backend=transformers "
+            "(--dry-run plans either)"
+        )
+    if config.model.lora_rank:
+        raise ConfigError(f"model.lora_rank={config.model.lora_rank}: LoRA is not built in this version; set it to 0")
+
+
 def run(config: Config, resume: bool = False, console: Console | None = None) -> FinishedRun:
     """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
     console = console or Console()
+    check_built(config)
     set_threads(config)
     corpus = open_corpus(config, config.corpus.split)
     eligible = eligible_questions(config, corpus)

@@ -42,6 +42,8 @@ class SqlGRPOTrainer(GRPOTrainer):
         self.stage_seconds: dict[str, float] = defaultdict(float)
         self._update_started = time.monotonic()
         self._written: torch.Tensor | None = None
+        self._sampled: torch.Tensor | None = None
+        self._buffered_inputs: list[dict[str, Any]] | None = None
         self._played: list[PlayedEpisode] = []
         super().__init__(
             reward_funcs=[execution_reward],
@@ -209,8 +211,11 @@ class SqlGRPOTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         self._written = inputs["tool_mask"]
+        self._sampled = inputs["sampling_per_token_logps"]
         with self.clock("forward"):
-            return super()._compute_loss(model, inputs)
+            loss = super()._compute_loss(model, inputs)
+        self._sampled = None
+        return loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """TRL's; what is left of its time after the rollout and the forward pass is the backward pass."""
@@ -265,7 +270,12 @@ class SqlGRPOTrainer(GRPOTrainer):
             parts.append(torch.nn.functional.pad(outputs.log_probs[:, prompt - first - 1 :], beyond))
             if compute_entropy:
                 entropy_parts.append(torch.nn.functional.pad(outputs.entropy[:, prompt - first - 1 :], beyond))
-        return torch.cat(parts), torch.cat(entropy_parts) if compute_entropy else None, None
+        logps = torch.cat(parts)
+        if self._sampled is not None and written is not None:
+            # How far the sampler's probabilities are from the trainer's: 0 but for rounding, or something is wrong.
+            apart = (logps.detach() - self._sampled).abs()[written > 0].mean()
+            self._metrics["train"]["sampling/logp_difference"].append(self.accelerator.gather(apart).mean().item())
+        return logps, torch.cat(entropy_parts) if compute_entropy else None, None
 
     # Checkpoints
 

@@ -76,6 +76,10 @@ def test_rewards_differ_and_weights_move(whole):
     assert any(not torch.equal(first[name], last[name]) for name in first)
 
 
+def test_the_trainer_and_the_sampler_agree_on_every_token(whole):
+    assert all(line["sampling/logp_difference"] < 1e-5 for line in metrics(whole))
+
+
 def test_every_episode_is_recorded_with_its_advantage(whole):
     rows = read_episodes(whole / "episodes").to_pylist()
     assert len(rows) == UPDATES * 3 * 4

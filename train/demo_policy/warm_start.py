@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from transformers import PreTrainedModel
 
 from env.chance import rng
 from train.config import PolicyConfig
@@ -19,7 +20,7 @@ RISE_STEPS = 30
 SMOOTHING = 0.9
 
 
-def masked_loss(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def masked_loss(model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy of the tokens of ``ids`` (rows, tokens) whose ``mask`` is 1.
 
     The head runs on those positions alone: most of a trace is tool text.
@@ -75,7 +76,7 @@ class WarmStart:
     copying, then fall linearly to the end of the last stage.
     """
 
-    def __init__(self, model: torch.nn.Module, policy: PolicyConfig, report: Callable[[str], None]) -> None:
+    def __init__(self, model: PreTrainedModel, policy: PolicyConfig, report: Callable[[str], None]) -> None:
         self.model, self.report = model, report
         matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
         others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]

@@ -106,7 +106,7 @@ def play_jobs(
         with clock("generate"):
             tokens = play(episodes, keys)
         with clock("reward"):
-            outcomes = list(pool.map(lambda pair: _score(*pair, settings), zip(at, episodes, strict=True)))
+            outcomes = list(pool.map(lambda world, episode: _score(world, episode, settings), at, episodes))
         return [PlayedEpisode(*parts) for parts in zip(jobs, at, episodes, tokens, outcomes, strict=True)]
 
 
