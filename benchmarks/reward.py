@@ -177,7 +177,12 @@ def large() -> dict[str, float]:
     noisy = [(key, name, number * (1 + 1e-9), rest) for key, name, number, rest in mixed]
     wrong = [(key, name, number + 1, rest) for key, name, number, rest in mixed]
     numbers, others = [row[2:3] for row in gold], [row[2:3] for row in noisy]
-    pairs = {"equal": (mixed, gold), "noisy": (noisy, gold), "wrong": (wrong, gold), "one_column": (others, numbers)}
+    pairs: dict[str, tuple[list[tuple], list[tuple]]] = {
+        "equal": (mixed, gold),
+        "noisy": (noisy, gold),
+        "wrong": (wrong, gold),
+        "one_column": (others, numbers),
+    }
     return {
         name: timed(partial(compare, result(predicted), result(expected), False))[0]
         for name, (predicted, expected) in pairs.items()

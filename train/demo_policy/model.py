@@ -1,4 +1,4 @@
-"""The demo policy's parts: a tiny Qwen3.5 (both layer types), a tokenizer with Qwen's special tokens and chat layout."""
+"""The demo policy's parts: a tiny Qwen3.5 (both layer types), and a tokenizer with Qwen's chat layout."""
 
 from collections.abc import Iterable
 
