@@ -30,8 +30,8 @@ from env.schema import SchemaGraph  # noqa: E402
 
 QUESTIONS, CANDIDATES, TURNS, CALLS = 18, 8, 6, 5
 TABLES = 64
-# Rows of a table: log-normal with SQaLe's median. With this spread statements cost about what the first six rows of real
-# gold queries do: 0.02 ms in the median, 0.09 ms in the mean, against 0.02 and 0.13 (11,200 of Spider, BIRD and others).
+# Rows of a table: log-normal with SQaLe's median. With this spread statements cost about what the first six rows of
+# real gold queries do: 0.02 ms in the median, 0.09 ms in the mean, against 0.02 and 0.13 (11,200 of Spider, BIRD, …).
 MEDIAN_ROWS, SPREAD, MOST_ROWS = 69, 1.0, 2_000
 THREADS = 8  # as the trainer runs tools
 LIMITS = {"seconds": 1.5, "times_raw": 1.5, "mb_an_episode": 2.0}
