@@ -86,9 +86,9 @@ def main(arguments: list[str]) -> None:
     from evaluate.metrics import paired_difference, summarize
     from evaluate.policy import evaluate_policy
     from train.data import open_corpus
-    from train.run import load_model, load_tokenizer, policy_path, run, run_folder, set_threads
+    from train.run import load_model, load_tokenizer, policy_path, run, run_folder, set_up_libraries
 
-    set_threads(config)
+    set_up_libraries(config)
     folder = run_folder(config)
     seconds: dict[str, float] = {}
 

@@ -2,10 +2,12 @@
 
 import dataclasses
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import transformers
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from trl import GRPOConfig
@@ -93,10 +95,16 @@ def load_model(config: Config, path: str) -> PreTrainedModel:
     return model
 
 
-def set_threads(config: Config) -> None:
-    """Bound torch's threads where the configuration does."""
+def set_up_libraries(config: Config) -> None:
+    """Bound torch's threads where the configuration does, and keep what is no news out of the run's lines."""
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
+    transformers.utils.logging.disable_progress_bar()
+    # transformers renames arguments that TRL still passes under their older names.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.|torch\.nn")
+    if config.train.use_cpu:
+        # "falling back to its reference PyTorch implementation": on a CPU there is no other.
+        transformers.utils.logging.set_verbosity_error()
 
 
 def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
@@ -172,7 +180,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
     console = console or Console()
     check_built(config)
-    set_threads(config)
+    set_up_libraries(config)
     corpus = open_corpus(config, config.corpus.split)
     eligible = eligible_questions(config, corpus)
     checkpoint = prepare_folder(config, resume)
