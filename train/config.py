@@ -195,8 +195,8 @@ class PolicyConfig:
     imperfect_steps: int = key(300, "ours", "third stage: steps on traces that skip look-ups", low=0)
     careful_traces: int = key(3_000, "ours", "traces of the second stage, one a question", low=1)
     imperfect_traces: int = key(1_500, "ours", "traces of the third stage, one a question", low=1)
-    look_tables: float = key(0.6, "ours", "third stage: probability of looking for the table's name", low=0, high=1)
-    look_columns: float = key(0.6, "ours", "third stage: probability of looking for the columns", low=0, high=1)
+    look_tables: float = key(0.5, "ours", "third stage: probability of looking for the table's name", low=0, high=1)
+    look_columns: float = key(0.5, "ours", "third stage: probability of looking for the columns", low=0, high=1)
     look_values: float = key(0.6, "ours", "third stage: probability of looking for a value", low=0, high=1)
     try_query: float = key(
         0.65, "ours", "third stage: probability of running the query before it is submitted", low=0, high=1
