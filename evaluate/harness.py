@@ -27,6 +27,7 @@ def evaluate(
     settings: EpisodeSettings,
     seed: int,
     play: PlayFunction,
+    pool: ThreadPoolExecutor,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> list[dict[str, Any]]:
     """One record a question, in order: what ``evaluate.metrics.summarize`` reads.
@@ -35,12 +36,11 @@ def evaluate(
     alone, so two models, or one before and after training, meet the same.
     """
     records: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(32) as pool:
-        for start in range(0, len(questions), BATCH):
-            jobs = [EpisodeJob(index, 0, False, (seed, 0)) for index in questions[start : start + BATCH]]
-            played = play_jobs(corpus, jobs, settings, play, pool, lambda stage: nullcontext())
-            records += [evaluation_record(p) for p in played]
-            on_progress(len(records))
+    for start in range(0, len(questions), BATCH):
+        jobs = [EpisodeJob(index, 0, False, (seed, 0)) for index in questions[start : start + BATCH]]
+        played = play_jobs(corpus, jobs, settings, play, pool, lambda stage: nullcontext())
+        records += [evaluation_record(p) for p in played]
+        on_progress(len(records))
     return records
 
 

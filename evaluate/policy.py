@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from corpus import PreparedCorpus
 from evaluate.harness import choose_questions, evaluate
 from train.config import Config
-from train.experiment import episode_settings
+from train.experiment import TOOL_THREADS, episode_settings
 from train.rollout.chat import chat_frame
 from train.rollout.lockstep import play
 from train.rollout.sampling import Sampling
@@ -32,12 +32,13 @@ def evaluate_policy(
     frame = chat_frame(tokenizer, config.model.enable_thinking)
     settings = episode_settings(config, section.tables, section.query_seconds)
     chosen = choose_questions(corpus, section.questions, config.seed) if questions is None else questions
-    with ThreadPoolExecutor(32, thread_name_prefix="tools") as pool:
+    with ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools") as pool:
         return evaluate(
             corpus,
             chosen,
             settings,
             config.seed,
             lambda episodes, keys: play(model, frame, episodes, keys, sampling, pool),
+            pool,
             on_progress,
         )

@@ -21,7 +21,7 @@ from train.rollout.sampling import Sampling
 from train.rollout.update import EpisodeJob, EpisodeSettings
 from train.shape import check_corpus_size
 
-TOOL_THREADS = 32  # episodes whose tools run at once; the queries themselves run in the sandbox's processes
+TOOL_THREADS = 8  # episodes whose tools run at once: enough to keep the sandbox's processes busy, few to switch between
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class ProgressLog(TrainerCallback):
             f"{logs['seconds/update']:.1f} s",
             highlight=False,
         )
-        self.bar.update(self.task, completed=state.global_step)
+        self.bar.update(self.task, completed=state.global_step, description=rates)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Stop the bar."""
