@@ -12,11 +12,11 @@ from curriculum import Buckets, masked_length  # only here: the package itself k
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; 1 after a CorpusError, which is printed as one sentence."""
+    """The command line; 1 after bad input or what the system refuses (a full disk), which is printed as one line."""
     options = _parser().parse_args(arguments)
     try:
         options.command(options)
-    except CorpusError as error:
+    except (CorpusError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -31,6 +31,7 @@ def _prepare(options: argparse.Namespace) -> None:
         limit=options.limit,
         workers=options.workers,
         seconds=options.seconds,
+        max_rows=options.max_rows,
         seed=options.seed,
     )
     print(f"{len(corpus):,} questions of {corpus.name} ({corpus.split}) are ready in {corpus.directory}")
@@ -64,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--limit", type=int, help="read this many questions")
     one.add_argument("--workers", type=int, help="processes that run gold queries (default: one a CPU)")
     one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 5 for train, 30 otherwise)")
+    one.add_argument("--max-rows", type=int, help="rows that a gold query may return (default: 10,000)")
     one.add_argument("--seed", type=int, default=42, help="of the generated demo corpus")
     one.set_defaults(command=_prepare)
     other = commands.add_parser("inspect", help="print the figures of a prepared corpus")

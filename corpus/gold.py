@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corpus import reasons
-from corpus.execution import SCHEMA_TABLES, QueryError, QueryTimeout, TooManyRows, Touched, connect, run
+from corpus.execution import ROWS, QueryError, QueryTimeout, TooManyRows, Touched, connect, quote_name, run
 from corpus.gold_tables import UnparsedSql, fold, gold_tables
 
 
@@ -32,12 +32,18 @@ class DatabaseFacts:
 
 
 class GoldDatabase:
-    """One prepared database and the names of its tables and views."""
+    """One prepared database and the names of its tables and views.
+
+    ``tables`` are those that an episode can hold, as declared, in creation order: base tables and virtual ones. The
+    shadow tables that store a virtual one stand for it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.connection = connect(path)
-        self.tables = self._names("table")
+        stored = self._names("table")
+        self._owners = self._shadow_owners()
+        self.tables = tuple(name for name in stored if fold(name) not in self._owners)
         self.views = frozenset(map(fold, self._names("view")))
 
     def close(self) -> None:
@@ -49,13 +55,22 @@ class GoldDatabase:
         )
         return tuple(name for (name,) in self.connection.execute(query, (kind,)))
 
+    def _shadow_owners(self) -> dict[str, str]:
+        """Shadow tables and the virtual table of each, the longest that its name begins with; names folded."""
+        kinds = {fold(row[1]): row[2] for row in self.connection.execute("PRAGMA main.table_list")}
+        virtual = [name for name, kind in kinds.items() if kind == "virtual"]
+        shadows = [name for name, kind in kinds.items() if kind == "shadow"]
+        return {name: max((v for v in virtual if name.startswith(f"{v}_")), key=len) for name in shadows}
+
     def facts(self) -> DatabaseFacts:
         """Counts of tables, declared foreign keys and rows (the rows within ten seconds)."""
-        keys = sum(len({row[0] for row in self._pragma("foreign_key_list", table)}) for table in self.tables)
+        keys = sum(map(self._count_keys, self.tables))
         return DatabaseFacts(len(self.tables), keys, self._count_rows(time.monotonic() + 10), self.path.stat().st_size)
 
-    def _pragma(self, name: str, table: str) -> list[tuple]:
-        return self.connection.execute(f"PRAGMA {name}({quote_name(table)})").fetchall()
+    def _count_keys(self, table: str) -> int:
+        """By value: a statement cannot hold a name that is not UTF-8."""
+        query = "SELECT count(DISTINCT id) FROM pragma_foreign_key_list(CAST(? AS TEXT))"
+        return self.connection.execute(query, (table.encode("utf-8", "surrogateescape"),)).fetchone()[0]
 
     def _count_rows(self, deadline: float) -> int:
         try:
@@ -64,10 +79,10 @@ class GoldDatabase:
         except QueryError:
             return -1
 
-    def judge(self, sql: str, seconds: float) -> tuple[Verdict, list[tuple], Touched]:
-        """Run a gold query for at most ``seconds``; the rows and what it touched serve further probes."""
+    def judge(self, sql: str, seconds: float, most: int = ROWS) -> tuple[Verdict, list[tuple], Touched]:
+        """Run a gold query for at most ``seconds`` and rows; the rows and what it touched serve further probes."""
         try:
-            rows, touched = run(self.connection, sql, time.monotonic() + seconds)
+            rows, touched = run(self.connection, sql, time.monotonic() + seconds, most)
         except QueryTimeout:
             return Verdict(reasons.TIMES_OUT, f"over {seconds:g} s"), [], Touched()
         except TooManyRows as error:
@@ -80,7 +95,8 @@ class GoldDatabase:
 
     def _tables(self, sql: str, read: set[str]) -> Verdict:
         """The gold tables: sqlglot's, and any other that SQLite's authorizer saw (all, where sqlglot fails)."""
-        if read & SCHEMA_TABLES or any(name.startswith("pragma_") for name in read):
+        known = {*map(fold, self.tables), *self._owners}
+        if any(name.startswith(("sqlite_", "pragma_")) for name in read - known):
             return Verdict(reasons.READS_SCHEMA)
         if read & self.views:
             return Verdict(reasons.READS_VIEW, ", ".join(sorted(read & self.views)))
@@ -89,10 +105,6 @@ class GoldDatabase:
             named = set(gold_tables(sql, self.tables))
         except UnparsedSql as error:
             named, unparsed, detail = set(), True, str(error)
-        tables = tuple(table for table in self.tables if table in named or fold(table) in read)
+        stored = read | {self._owners[name] for name in read & self._owners.keys()}
+        tables = tuple(table for table in self.tables if table in named or fold(table) in stored)
         return Verdict("" if tables else reasons.NO_TABLE, detail, tables, unparsed=unparsed)
-
-
-def quote_name(name: str) -> str:
-    """An identifier as SQL."""
-    return '"' + name.replace('"', '""') + '"'

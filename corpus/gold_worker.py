@@ -6,6 +6,7 @@ time limit without ever polling it (one call of a function over a long string do
 """
 
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -16,22 +17,32 @@ from pathlib import Path
 
 import sqale
 
+from corpus.execution import ROWS
 from corpus.files import link_database
 from corpus.gold import DatabaseFacts, GoldDatabase, Verdict
 from corpus.source import DatabaseRecipe
 from corpus.stability import Probes
 
 GRACE = 2.0  # seconds over the time limit before the alarm
+BUILD_SECONDS = 300.0  # the largest published schema takes a few
+# What may begin a statement of a SQaLe schema, after comments: nothing that opens another file or changes a setting.
+_COMMENTS = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
+_DDL = ("CREATE", "ALTER", "DROP", "INSERT", "REPLACE", "UPDATE", "DELETE")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A database and some of its questions, as (number, gold SQL). ``facts``: count its tables and rows, too."""
+    """A database and some of its questions, as (number, gold SQL). ``facts``: count its tables and rows, too.
+
+    A gold may take ``seconds`` and return ``max_rows`` rows. Building the database may take ``build_seconds``.
+    """
 
     recipe: DatabaseRecipe
     path: Path
     questions: tuple[tuple[int, str], ...]
     seconds: float
+    max_rows: int = ROWS
+    build_seconds: float = BUILD_SECONDS
     facts: bool = True
 
 
@@ -55,10 +66,10 @@ class Judged:
 def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
     """Build the database, then judge its questions one by one."""
     try:
-        make_database(job.recipe, job.path)
+        make_database(job.recipe, job.path, job.build_seconds)
         database = GoldDatabase(job.path)
         facts = database.facts() if job.facts else None
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError, RecursionError) as error:
         yield DatabaseReady(None, str(error))
         return
     if not database.tables:
@@ -68,7 +79,7 @@ def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
     probes = Probes(database)
     for number, sql in job.questions:
         signal.setitimer(signal.ITIMER_REAL, job.seconds + GRACE)
-        verdict, rows, touched = database.judge(sql, job.seconds)
+        verdict, rows, touched = database.judge(sql, job.seconds, job.max_rows)
         yield Judged(number, verdict, final=bool(verdict.dropped))
         if not verdict.dropped:
             signal.setitimer(signal.ITIMER_REAL, job.seconds + GRACE)
@@ -79,8 +90,11 @@ def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
     database.close()
 
 
-def make_database(recipe: DatabaseRecipe, path: Path) -> None:
-    """Link an existing file, or build one from a SQaLe schema row, unless it is there: it exists whole or not."""
+def make_database(recipe: DatabaseRecipe, path: Path, seconds: float) -> None:
+    """Link an existing file, or build one from a SQaLe schema row, unless it is there: it exists whole or not.
+
+    A build that takes longer than ``seconds`` ends the process.
+    """
     if path.exists():
         return
     if isinstance(recipe, Path):
@@ -88,8 +102,27 @@ def make_database(recipe: DatabaseRecipe, path: Path) -> None:
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     temporary.unlink(missing_ok=True)
-    sqale.build_database(recipe, temporary).close()
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        sqale.build_database({**recipe, "full_schema": harmless_ddl(recipe["full_schema"] or "")}, temporary).close()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     temporary.replace(path)
+
+
+def harmless_ddl(schema: str) -> str:
+    """The schema without statements such as ATTACH, which would reach other files of this machine.
+
+    The library runs a schema as it comes, cut at its semicolons. Without such a statement it is left word for word.
+    """
+    statements = schema.split(";")
+    kept = [statement for statement in statements if _is_harmless(statement)]
+    return schema if len(kept) == len(statements) else ";".join(kept)
+
+
+def _is_harmless(statement: str) -> bool:
+    bare = statement[_COMMENTS.match(statement).end() :]  # type: ignore[union-attr]  # it matches nothing, too
+    return not bare or bare.upper().startswith(_DDL)
 
 
 def main() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from corpus.errors import CorpusError
+from corpus.execution import ROWS
 from corpus.files import file_name
 from corpus.fingerprint import fingerprint
-from corpus.gold_worker import Job
+from corpus.gold_worker import BUILD_SECONDS, Job
 from corpus.prepared import (
     DATABASES,
     DATABASES_SCHEMA,
@@ -36,7 +37,7 @@ from corpus.sources import open_source
 from corpus.staging import Staged, Staging
 from corpus.workers import check_all
 
-STAGING = "staging.work"
+STAGING, LOCK = "staging.work", ".lock"
 PORTION = 200  # questions that a worker process gets at a time
 FORMAT = 1  # of the prepared folder; a change makes older folders be prepared anew
 TRAIN_SECONDS, EVALUATION_SECONDS = 5.0, 30.0  # the environment's time limits: a slower gold could never be matched
@@ -51,6 +52,7 @@ def prepare(
     limit: int | None = None,
     workers: int | None = None,
     seconds: float | None = None,
+    max_rows: int | None = None,
     seed: int = 42,
     progress: bool = True,
 ) -> PreparedCorpus:
@@ -58,23 +60,26 @@ def prepare(
 
     ``source`` is the folder that holds the corpus (docs/corpora.md has the layouts). ``limit`` is the number of
     questions read. ``workers`` processes run gold queries (default: one a CPU). ``seconds`` is the time limit of a
-    gold query (default: the environment's, 5 for the train split and 30 for others). ``seed`` matters to the
-    generated demo corpus alone. Idempotent and restartable. Raises CorpusError.
+    gold query (default: the environment's, 5 for the train split and 30 for others), ``max_rows`` how many rows it
+    may return (default: the environment's, 10,000). ``seed`` matters to the generated demo corpus alone. Idempotent
+    and restartable. Raises CorpusError.
     """
     out = Path(out)
-    for option, value in (("limit", limit), ("workers", workers), ("seconds", seconds)):
+    for option, value in (("limit", limit), ("workers", workers), ("seconds", seconds), ("max_rows", max_rows)):
         if value is not None and value <= 0:
             raise CorpusError(f"{option} is {value}: give a number above 0, or leave it out")
     seconds = seconds or (TRAIN_SECONDS if split == "train" else EVALUATION_SECONDS)
     key = {"format": FORMAT, "corpus": name, "split": split, "limit": limit, "seconds": seconds}
     key["seed"] = seed if name == "demo" else None
+    if max_rows not in (None, ROWS):
+        key["max_rows"] = max_rows
     _complete(out, key)  # a difference that shows before the source is opened, or the demo generated, is refused here
     opened = open_source(name, source, split, out, seed)
     key["source"] = fingerprint(opened.files, opened.identity)
     if _complete(out, key):
         (out / STAGING).unlink(missing_ok=True)  # of a run that was killed at the very end
         return open_prepared(out)
-    (out / "databases").mkdir(parents=True, exist_ok=True)
+    _make_folder(out, source if name != "demo" else None)
     with _only_one(out):
         if not _complete(out, key):  # another process may have done it while this one waited
             _prepare(opened, out, key, limit, workers or os.cpu_count() or 1, progress)
@@ -84,15 +89,18 @@ def prepare(
 def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, workers: int, progress: bool) -> None:
     staging = Staging(out / STAGING)
     try:
-        _require_same(staging.state("key") or key, key, out)
+        if staging.state("worked"):
+            _require_same(staging.state("key"), key, out)
+        elif staging.state("key") != key:  # a start that came to nothing, and its mistake was put right
+            staging.start_over()
+            _remove(out, "*.sqlite")
         staging.set_state("key", key)
-        for leftover in (out / "databases").glob(".*.new*"):  # of a worker that was killed while it built
-            leftover.unlink()
+        _remove(out, ".*.new*")  # of a worker that was killed while it built
         with Progress(progress) as bar:
             if not staging.state("read"):
                 staging.read(bar.reading(islice(source.questions(), limit)))
             bar.judging(staging.count(), staging.count(judged=True))
-            for db_id, result in check_all(_jobs(source, staging, out, key["seconds"]), workers):
+            for db_id, result in check_all(_jobs(source, staging, out, key), workers):
                 staging.keep(db_id, result)
                 bar.advance(len(result.verdicts))
             staging.drop_rest()
@@ -104,14 +112,21 @@ def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, 
         staging.close()
 
 
-def _jobs(source: Source, staging: Staging, out: Path, seconds: float) -> Iterator[tuple[str, Job]]:
+def _remove(out: Path, pattern: str) -> None:
+    for path in (out / "databases").glob(pattern):
+        path.unlink()
+
+
+def _jobs(source: Source, staging: Staging, out: Path, key: dict[str, Any]) -> Iterator[tuple[str, Job]]:
     """(db_id, job) for the databases with open questions, in portions, so that a kill loses little work."""
     wanted = staging.open_databases()
     for db_id, recipe in source.databases(wanted) if wanted else ():
         path = out / "databases" / file_name(db_id)
         questions = staging.open_questions(db_id)
         for start in range(0, len(questions), PORTION):
-            yield db_id, Job(recipe, path, questions[start : start + PORTION], seconds, facts=start == 0)
+            portion = questions[start : start + PORTION]
+            most = key.get("max_rows", ROWS)
+            yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, facts=start == 0)
 
 
 def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +137,7 @@ def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
         )
     summary = {"corpus": key["corpus"], "split": key["split"], **staging.summary()}
     if not summary["kept"]:
+        staging.set_state("worked", False)  # of no use to whoever puts the mistake right
         why = ", ".join(f"{n} {reason}" for reason, n in summary["dropped"].items()) or "the source has no questions"
         raise CorpusError(
             f"the corpus {key['corpus']!r} is empty, no question is left of {summary['read']}: {why}"
@@ -163,18 +179,31 @@ def _complete(out: Path, key: dict[str, Any]) -> bool:
 
 
 def _require_same(old: dict[str, Any], new: dict[str, Any], out: Path) -> None:
-    for name in new:
-        if old.get(name) == new[name]:
+    for name in {**new, **old}:
+        if old.get(name) == new.get(name) or (name == "source" and "source" not in new):
             continue
-        what = f"its {name} was {old.get(name)!r} and now is {new[name]!r}"
+        what = f"its {name} was {old.get(name)!r} and now is {new.get(name)!r}"
         if name == "source":
             what = "the files of the source have changed"
         raise CorpusError(f"{out} was prepared from other inputs, {what}: delete the folder or name another --out")
 
 
+def _make_folder(out: Path, source: str | Path | None) -> None:
+    """Make ``out``, or take it up again. Raises CorpusError where it holds something else or cannot be written."""
+    if source is not None and out.is_dir() and Path(source).is_dir() and out.samefile(source):
+        raise CorpusError(f"{out} is the folder of the source: name another --out")
+    if not (out / STAGING).exists() and any((out / "databases").glob("*.sqlite")):
+        raise CorpusError(f"{out / 'databases'} holds files that are not of this preparation: name another --out")
+    try:
+        (out / "databases").mkdir(parents=True, exist_ok=True)
+        (out / LOCK).touch()
+    except OSError as error:
+        raise CorpusError(f"cannot write {out}: {error.strerror}; name another --out") from error
+
+
 @contextmanager
 def _only_one(out: Path) -> Iterator[None]:
     """Hold the folder: a second process waits here until the first is done, or dead."""
-    with (out / ".lock").open("w") as file:
+    with (out / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -16,8 +16,8 @@ from contextlib import suppress
 
 from corpus import reasons
 from corpus.clocks import CLOCK_FUNCTIONS, set_clock
-from corpus.execution import QueryError, Touched, connect, run
-from corpus.gold import GoldDatabase, quote_name
+from corpus.execution import ROWS, QueryError, Touched, connect, quote_name, run
+from corpus.gold import GoldDatabase
 from corpus.gold_tables import fold, is_ordered
 from corpus.ties import rewritten, tie_variants
 
@@ -46,27 +46,27 @@ class Probes:
 
         All probes together take at most ``seconds``; one that fails or runs out of time proves nothing.
         """
-        deadline = time.monotonic() + seconds
+        deadline, most = time.monotonic() + seconds, max(ROWS, len(rows))
         ordered = is_ordered(sql)
         words = set(re.findall(r"\w+", fold(sql)))
         for kind, connection in self._circumstances(touched, () if words & ROWID_NAMES else tables):
             with suppress(QueryError):
-                again = run(connection, sql, deadline)[0]
+                again = run(connection, sql, deadline, most)[0]
                 if not same_rows(rows, again, ordered):
                     return kind or _order_cause(words, touched, tie=ordered and same_rows(rows, again, False))
         with suppress(QueryError):
-            return self._tie_cause(sql, rows, ordered, deadline)
+            return self._tie_cause(sql, rows, ordered, deadline, most)
         return ""
 
-    def _tie_cause(self, sql: str, rows: list[tuple], ordered: bool, deadline: float) -> str:
+    def _tie_cause(self, sql: str, rows: list[tuple], ordered: bool, deadline: float, most: int) -> str:
         variants = tie_variants(sql, len(rows[0])) if rows else None
         if variants is None:
             return ""
         connection = self._database.connection
-        rising, falling = (run(connection, variant, deadline)[0] for variant in variants)
+        rising, falling = (run(connection, variant, deadline, most)[0] for variant in variants)
         if same_rows(rising, falling, ordered):
             return ""
-        if not same_rows(rows, run(connection, rewritten(sql), deadline)[0], ordered):
+        if not same_rows(rows, run(connection, rewritten(sql), deadline, most)[0], ordered):
             return ""  # sqlglot writes another meaning, so its variants prove nothing
         return reasons.TIE_ORDER if ordered and same_rows(rising, falling, False) else reasons.LIMIT_TIES
 
@@ -100,6 +100,7 @@ class Probes:
     def _shadow(self, tables: tuple[str, ...]) -> sqlite3.Connection:
         """A connection on which ``tables`` are temporary copies, their rows stored last to first."""
         connection = self._open("shadow")
+        connection.execute("PRAGMA temp_store = FILE")  # the copies must not take from the memory of later golds
         for table in tables:
             if table not in self._shadowed:
                 self._shadowed.add(table)

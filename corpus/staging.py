@@ -57,6 +57,10 @@ class Staging:
         for suffix in ("", "-journal", "-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
+    def start_over(self) -> None:
+        """Forget everything that was read, and the key it was read for."""
+        self._db.executescript("BEGIN; DELETE FROM questions; DELETE FROM databases; DELETE FROM state; COMMIT;")
+
     def state(self, name: str) -> Any:
         """A value that was kept under ``name``, or None."""
         row = self._db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
@@ -106,6 +110,7 @@ class Staging:
     def keep(self, db_id: str, result: Result) -> None:
         """Store what came of one database, in one transaction."""
         self._db.execute("BEGIN")
+        self.set_state("worked", True)
         facts = result.facts
         if facts is not None:
             values = (db_id, facts.tables, facts.foreign_keys, facts.rows, facts.bytes, result.error)

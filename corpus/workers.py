@@ -112,7 +112,7 @@ class GoldWorker:
             if self._stopped:
                 raise WorkerStopped
             if not started:
-                return Result(None, "the process that built it crashed or ran out of memory", {})
+                return Result(None, "the process that built it crashed, or ran out of memory or time", {})
             if pending and not error:
                 self._blame(pending, verdicts, job.seconds)
         return Result(facts, error, verdicts)

@@ -1,0 +1,112 @@
+"""A gold that is kept runs in the environment, too: the same limits, the same tables, virtual ones included."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corpus import execution, prepare
+from env.sandbox import Limits, Sandbox, SqlError
+from env.schema import SchemaGraph
+from sampler import open_episode_database
+from tests.corpus.makers import GOOD, SHOP, database, dropped, own_questions
+
+VIRTUAL = """
+CREATE VIRTUAL TABLE notes USING fts5 (title, body);
+INSERT INTO notes VALUES ('one', 'the quick fox'), ('two', 'a lazy dog');
+CREATE VIRTUAL TABLE old_notes USING fts4 (title, body);
+INSERT INTO old_notes VALUES ('one', 'the quick fox'), ('two', 'a lazy dog');
+CREATE VIRTUAL TABLE boxes USING rtree (id, x0, x1);
+INSERT INTO boxes VALUES (1, 0, 2), (2, 5, 9);
+CREATE TABLE stored (id INTEGER PRIMARY KEY, a TEXT);
+INSERT INTO stored VALUES (1, 'alpha'), (2, 'beta');
+CREATE VIRTUAL TABLE searched USING fts5 (a, content = 'stored', content_rowid = 'id');
+INSERT INTO searched (searched) VALUES ('rebuild');
+CREATE TABLE pragma_settings (name TEXT);
+INSERT INTO pragma_settings VALUES ('dark');
+"""
+GOLDS = {
+    "SELECT title FROM notes WHERE notes MATCH 'fox'": ("notes",),
+    "SELECT count(*) FROM notes": ("notes",),
+    "SELECT title FROM old_notes WHERE old_notes MATCH 'fox'": ("old_notes",),
+    "SELECT id FROM boxes WHERE x1 < 5": ("boxes",),
+    "SELECT a FROM searched WHERE searched MATCH 'beta'": ("stored", "searched"),
+    "SELECT count(*) FROM notes_content": ("notes",),
+    "SELECT n.title, c.name FROM notes AS n, City AS c WHERE c.id = n.rowid": ("City", "notes"),
+    "SELECT name FROM pragma_settings": ("pragma_settings",),
+}
+
+
+def test_virtual_tables_are_tables(tmp_path: Path) -> None:
+    """Full-text and R-tree golds run; the tables that store them are no gold tables, but their owners are."""
+    source = own_questions(tmp_path / "in", GOLDS)
+    (source / "databases/shop/shop.sqlite").unlink()
+    database(source / "databases/shop/shop.sqlite", SHOP + VIRTUAL)
+    corpus = prepare("jsonl", source, tmp_path / "out", progress=False, workers=1)
+    assert dropped(tmp_path / "out") == {}
+    assert dict(zip(corpus.gold_sqls(), map(tuple, corpus.column("gold_tables")), strict=True)) == GOLDS
+    path = corpus.database("shop")
+    assert corpus.databases()[0]["tables"] == len(SchemaGraph.from_file(path).tables)
+    for sql, tables in GOLDS.items():
+        with open_episode_database(path, tables) as episode, Sandbox(episode.path) as sandbox:
+            assert len(sandbox.execute(sql).rows) >= 1
+
+
+def test_a_module_that_this_sqlite_lacks_costs_its_own_questions(tmp_path: Path) -> None:
+    source = own_questions(tmp_path / "in", [GOOD, "SELECT a FROM places"])
+    path = source / "databases/shop/shop.sqlite"
+    with execution.sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        ddl = "CREATE VIRTUAL TABLE places USING no_such_module (a)"
+        connection.execute("INSERT INTO sqlite_master VALUES ('table', 'places', 'places', 0, ?)", (ddl,))
+    connection.close()
+    corpus = prepare("jsonl", source, tmp_path / "out", progress=False, workers=1)
+    assert corpus.gold_sqls() == [GOOD] and dropped(tmp_path / "out") == {"q1": "gold does not execute"}
+
+
+def test_the_limits_are_those_of_the_environment() -> None:
+    ours, theirs = execution, Limits()
+    assert (theirs.rows, theirs.length) == (ours.ROWS, ours.LENGTH)
+    assert (theirs.like_pattern, theirs.instructions) == (ours.LIKE_PATTERN, ours.INSTRUCTIONS)
+    # A part of the environment's is Python's own; a gold near the border must not pass here and fail there.
+    assert 0.5 * theirs.memory_mb <= ours.HEAP_MB < theirs.memory_mb and theirs.result_mb > ours.RESULT_MB
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT 1 FROM City WHERE name LIKE '{'a%' * 3000}'",
+        # Rows of 900 kB: 90 MB of them are no result, 900 MB of them no sort.
+        f"WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {100}) "
+        "SELECT printf('%900000d', x) FROM n, City WHERE City.id = 1",
+        f"WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {900}) "
+        "SELECT count(*) FROM (SELECT DISTINCT printf('%900000d', x) FROM n), City WHERE City.id = 1",
+        "SELECT load_extension('x') FROM City",
+        "SELECT stat FROM sqlite_stat1, City",
+    ],
+    ids=["pattern", "result", "sort", "function", "statistics"],
+)
+def test_what_the_environment_would_refuse_is_dropped(tmp_path: Path, sql: str) -> None:
+    source = own_questions(tmp_path / "in", [GOOD, sql])
+    corpus = prepare("jsonl", source, tmp_path / "out", progress=False, workers=1)
+    assert corpus.gold_sqls() == [GOOD]
+    with Sandbox(corpus.database("shop")) as sandbox, pytest.raises(SqlError):
+        sandbox.execute(sql)
+
+
+def test_more_rows_where_the_environment_allows_more(tmp_path: Path) -> None:
+    many = "SELECT a.id FROM City a, City b, City c, City d, City e, City f, City g"
+    source = own_questions(tmp_path / "in", [GOOD, many])
+    for rows, kept in ((20_000, 2), (1, 0)):
+        out = tmp_path / f"out{rows}"
+        try:
+            corpus = prepare("jsonl", source, out, max_rows=rows, progress=False, workers=1)
+            assert len(corpus) == kept
+        except Exception as error:
+            assert kept == 0 and "2 gold returns too many rows" in str(error)
+    plain = prepare("jsonl", source, tmp_path / "plain", progress=False, workers=1)
+    assert len(plain) == 1 and "max_rows" not in json.loads((tmp_path / "plain/prepared.json").read_text())["key"]
+    with pytest.raises(Exception, match="its max_rows was None and now is 5"):
+        prepare("jsonl", source, tmp_path / "plain", max_rows=5, progress=False)
+    with pytest.raises(Exception, match="its max_rows was 20000 and now is None"):
+        prepare("jsonl", source, tmp_path / "out20000", progress=False)
