@@ -24,9 +24,9 @@ def locate(db_id: str, folders: Sequence[Path]) -> Path | None:
     for folder in folders:
         for stem in (folder / db_id / db_id, folder / db_id):
             for suffix in SUFFIXES:
-                path = stem.with_name(stem.name + suffix)
-                if path.is_file():
-                    return path
+                path = f"{stem}{suffix}"
+                if os.path.isfile(path):  # Path.is_file raises for an id that is too long for a name
+                    return Path(path)
     return None
 
 

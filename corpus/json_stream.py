@@ -32,6 +32,8 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise CorpusError(
                     f"{path}, line {number}: not valid JSON ({error.msg}, column {error.colno})"
                 ) from None
+            except (ValueError, RecursionError) as error:  # a number or a nesting without end
+                raise CorpusError(f"{path}, line {number}: not valid JSON ({error})") from None
             if not isinstance(record, dict):
                 raise CorpusError(f"{path}, line {number}: expected a JSON object, not {type(record).__name__}")
             yield number, record
@@ -50,6 +52,8 @@ def _objects(file: TextIO, buffer: str, path: Path) -> Iterator[dict[str, Any]]:
                 raise CorpusError(f"{path}, record {number}: not valid JSON ({error.msg})") from None
             buffer, position = buffer[position:] + more, 0
             continue
+        except (ValueError, RecursionError) as error:  # a number or a nesting without end
+            raise CorpusError(f"{path}, record {number}: not valid JSON ({error})") from None
         if record is None and end == position:
             return
         if not isinstance(record, dict):

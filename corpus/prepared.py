@@ -62,7 +62,10 @@ class PreparedCorpus:
         self.name: str = marker["key"]["corpus"]
         self.split: str = marker["key"]["split"]
         self.summary: dict[str, Any] = marker["summary"]
-        self._file = pq.ParquetFile(directory / INDEX)
+        try:
+            self._file = pq.ParquetFile(directory / INDEX)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _damaged(directory / INDEX, str(error).split(". ")[0]) from error
         self._lock = Lock()  # a ParquetFile is not safe to read from two threads
         self._group = lru_cache(maxsize=16)(self._read_group)
 
@@ -128,7 +131,7 @@ class PreparedCorpus:
 
 
 def open_prepared(directory: str | Path) -> PreparedCorpus:
-    """The prepared corpus in ``directory``. Raises CorpusError where it is missing or was not finished."""
+    """The prepared corpus in ``directory``. Raises CorpusError where it is missing, unfinished or damaged."""
     directory = Path(directory)
     marker = read_marker(directory)
     if marker is None:
@@ -139,9 +142,22 @@ def open_prepared(directory: str | Path) -> PreparedCorpus:
 
 
 def read_marker(directory: Path) -> dict[str, Any] | None:
-    """What ``prepared.json`` says, or None where the folder is not complete."""
+    """What ``prepared.json`` says, or None where the folder is not complete. Raises CorpusError for a damaged one."""
     path = directory / MARKER
-    return json.loads(path.read_text()) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        marker = json.loads(path.read_text())
+        complete = all(name in marker["key"] for name in ("corpus", "split")) and "summary" in marker
+    except (ValueError, KeyError, TypeError):
+        complete = False
+    if not complete:
+        raise _damaged(path, "it does not hold what prepare writes")
+    return marker
+
+
+def _damaged(path: Path, why: str) -> CorpusError:
+    return CorpusError(f"{path} is damaged: delete {path.parent} and prepare again ({why})")
 
 
 def write_parquet(path: Path, schema: pa.Schema, rows: Iterable[tuple], group: int) -> None:

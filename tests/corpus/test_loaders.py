@@ -150,7 +150,10 @@ def test_json_array_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ('[{"a": 1}', "record 1: not valid JSON"),
         ("[3]", "record 0: expected a JSON object, not int"),
         ("", "does not hold a JSON array"),
+        ('[{"a": 1}, {"a": ' + "9" * 5000 + "}]", "record 1: not valid JSON"),
+        ("[" + '{"a": ' * 50_000, "record 0: not valid JSON"),
     ],
+    ids=["object", "no value", "no end", "number", "empty", "endless number", "endless nesting"],
 )
 def test_json_array_that_is_broken(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.json").write_text(text)
@@ -243,7 +246,10 @@ def test_jsonl_optional_keys(tmp_path: Path) -> None:
         ('{"db_id": "", "question": "Which?", "sql": ""}', "line 3: 'db_id' is empty"),
         ('{"db_id": "shop", ', "line 3: not valid JSON"),
         ("[]", "line 3: expected a JSON object, not list"),
+        ('{"question_id": ' + "9" * 5000 + "}", "line 3: not valid JSON"),
+        ('{"db_id": ' + "[" * 50_000, "line 3: not valid JSON"),
     ],
+    ids=["no sql", "list", "no database", "cut", "array", "endless number", "endless nesting"],
 )
 def test_jsonl_bad_line(tmp_path: Path, line: str, message: str) -> None:
     path = own_questions(tmp_path, ["SELECT 1"]) / "questions.jsonl"
@@ -254,7 +260,7 @@ def test_jsonl_bad_line(tmp_path: Path, line: str, message: str) -> None:
 
 @pytest.mark.parametrize("corpus", LOADERS)
 def test_missing_source(tmp_path: Path, corpus: str) -> None:
-    with pytest.raises(CorpusError, match=f"no folder .*nowhere: put the corpus '{corpus}' there|no folder .*nowhere"):
+    with pytest.raises(CorpusError, match=f"no folder .*nowhere: it should hold the corpus '{corpus}'"):
         LOADERS[corpus](tmp_path / "nowhere", "train")
 
 
@@ -262,6 +268,13 @@ def test_missing_source(tmp_path: Path, corpus: str) -> None:
 def test_empty_source(tmp_path: Path, corpus: str) -> None:
     with pytest.raises(CorpusError, match=str(tmp_path)):
         LOADERS[corpus](tmp_path, "train")
+
+
+@pytest.mark.parametrize("db_id", ["x" * 300, "a\x00b", ".", "..", "no/where"])
+def test_ids_that_can_name_no_file_are_missing_databases(tmp_path: Path, db_id: str) -> None:
+    own_questions(tmp_path, ["SELECT 1"])
+    with pytest.raises(CorpusError, match="no database"):
+        LOADERS["jsonl"](tmp_path, "train").databases({db_id})
 
 
 def test_missing_databases_are_named_with_their_place(tmp_path: Path) -> None:
