@@ -6,7 +6,7 @@ policy that survives a resume (``_save_checkpoint``, ``_load_optimizer_and_sched
 """
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +23,8 @@ from reward import Outcome, with_agreement
 from train.anchor import ReferenceAnchor, load_reference, save_reference
 from train.episode_log import turns_record, write_episodes
 from train.experiment import Experiment
+from train.log_probs import written_log_probs
+from train.metrics import update_metrics
 from train.rollout.lockstep import RolloutStats, play
 from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
 
@@ -245,37 +247,17 @@ class SqlGRPOTrainer(GRPOTrainer):
         compute_entropy: bool = False,
         **_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
-        """Log-probabilities and entropies (rows, ``logits_to_keep``) of the tokens that the policy wrote; 0 elsewhere.
-
-        Unlike TRL's, each chunk is cut to the columns that it uses, and the vocabulary head runs on written tokens
-        alone.
-        """
-        written = self._written
+        """TRL's log-probabilities and entropies (rows, ``logits_to_keep``), of the tokens that the policy wrote."""
+        assert self._written is not None, "set by the rollout and, for each micro-batch, by the loss"
+        written = torch.nn.functional.pad(self._written, (0, logits_to_keep - self._written.shape[1]))
+        written = written * attention_mask[:, -logits_to_keep:]
         rows = batch_size or len(input_ids)
-        parts, entropy_parts = [], []
-        prompt = input_ids.shape[1] - logits_to_keep
-        for start in range(0, len(input_ids), rows):
-            chunk = slice(start, start + rows)
-            used = attention_mask[chunk].any(0).nonzero()
-            first, last = int(used[0]), int(used[-1]) + 1
-            ids, mask = input_ids[chunk, first:last], attention_mask[chunk, first:last]
-            labels = torch.full_like(ids, -100)
-            kept = mask[:, prompt - first :] > 0
-            if written is not None:
-                kept &= written[chunk, : last - prompt] > 0
-            labels[:, prompt - first :][kept] = ids[:, prompt - first :][kept]
-            with self.accelerator.autocast():
-                outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
-            beyond = (0, input_ids.shape[1] - last)
-            parts.append(torch.nn.functional.pad(outputs.log_probs[:, prompt - first - 1 :], beyond))
-            if compute_entropy:
-                entropy_parts.append(torch.nn.functional.pad(outputs.entropy[:, prompt - first - 1 :], beyond))
-        logps = torch.cat(parts)
-        if self._sampled is not None and written is not None:
+        logps, entropies = written_log_probs(model, input_ids, attention_mask, written, rows, self.accelerator.autocast)
+        if self._sampled is not None:
             # How far the sampler's probabilities are from the trainer's: 0 but for rounding, or something is wrong.
             apart = (logps.detach() - self._sampled).abs()[written > 0].mean()
             self._metrics["train"]["sampling/logp_difference"].append(self.accelerator.gather(apart).mean().item())
-        return logps, torch.cat(entropy_parts) if compute_entropy else None, None
+        return logps, entropies if compute_entropy else None, None
 
     # Checkpoints
 
@@ -293,25 +275,3 @@ class SqlGRPOTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and self.ref_model is not None:
             load_reference(self.accelerator.unwrap_model(self.ref_model), Path(checkpoint))
-
-
-def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float]:
-    """An update's metrics over all its episodes; names as in the authors' dashboards where they have one."""
-    n = len(records)
-    tiers = Counter(r["tier"] for r in records)
-    metrics = {f"{tier}_rate": tiers[tier] / n for tier in ("equivalent", "executable", "parsable", "invalid")}
-    metrics |= {
-        "rounds": sum(r["rounds"] for r in records) / n,
-        "tool_calls": sum(r["calls"] for r in records) / n,
-        "gate_rate": sum(r["gated"] for r in records) / n,
-        "written_tokens": sum(r["written_tokens"] for r in records) / n,
-        "tables": sum(len(r["tables"]) for r in records) / n,
-    }
-    for name, count in Counter(r["ended_by"] for r in records).items():
-        metrics[f"ended_by/{name}"] = count / n
-    for name, count in Counter(r["bucket"] for r in records).items():
-        metrics[f"bucket/{name}"] = count / n
-    rewards = [r["reward"] for r in records]
-    equal = sum(len(set(rewards[start : start + group])) == 1 for start in range(0, n, group))
-    metrics["zero_variance_groups"] = equal / (n / group)
-    return metrics

@@ -1,0 +1,30 @@
+"""An update's metrics, from the records of its episodes."""
+
+from collections import Counter
+from typing import Any
+
+
+def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float]:
+    """Rates and means over an update's episodes; names as in the authors' dashboards where they have one.
+
+    ``records``: rows as ``train.episode_log`` writes them, with rounds and calls; the ``group`` candidates of a
+    question stand together.
+    """
+    n = len(records)
+    tiers = Counter(r["tier"] for r in records)
+    metrics = {f"{tier}_rate": tiers[tier] / n for tier in ("equivalent", "executable", "parsable", "invalid")}
+    metrics |= {
+        "rounds": sum(r["rounds"] for r in records) / n,
+        "tool_calls": sum(r["calls"] for r in records) / n,
+        "gate_rate": sum(r["gated"] for r in records) / n,
+        "written_tokens": sum(r["written_tokens"] for r in records) / n,
+        "tables": sum(len(r["tables"]) for r in records) / n,
+    }
+    for name, count in Counter(r["ended_by"] for r in records).items():
+        metrics[f"ended_by/{name}"] = count / n
+    for name, count in Counter(r["bucket"] for r in records).items():
+        metrics[f"bucket/{name}"] = count / n
+    rewards = [r["reward"] for r in records]
+    equal = sum(len(set(rewards[start : start + group])) == 1 for start in range(0, n, group))
+    metrics["zero_variance_groups"] = equal / (n / group)
+    return metrics
