@@ -10,12 +10,13 @@ file. Views and triggers are left out.
 import json
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from env.schema import fold_name
 from sampler.catalog import INDEX_LEAF, TABLE_LEAF, blank_file, write_catalog
-from sampler.source import Entry, SourceFile, open_source, read_source, select_entries
+from sampler.source import Selection, SourceFile, open_source, read_source, select_entries
 
 _ROWID_NAMES = ("rowid", "oid", "_rowid_")
 # First byte of a b-tree's root page to that of an empty one: interior or leaf page of an index or of a table.
@@ -49,7 +50,7 @@ def build_from(file: SourceFile, tables: Sequence[str], target: Path) -> None:
         blank_file(target, file, 1 + len(roots), kinds)
         write_catalog(connection, target, selection, {old: new for new, old in enumerate(roots, start=2)})
         trees = {root for root, kind in zip(roots, kinds, strict=True) if kind == INDEX_LEAF}
-        for statement in [*_copies(connection, selection.stored, trees), "COMMIT"]:
+        for statement in [*_copies(connection, selection, trees), "COMMIT"]:
             connection.execute(statement)
 
 
@@ -64,32 +65,39 @@ def _root_kinds(file: SourceFile, roots: Sequence[int]) -> list[int]:
     return kinds
 
 
-def _copies(connection: sqlite3.Connection, tables: Sequence[Entry], without_rowid: set[int]) -> Iterator[str]:
+def _copies(connection: sqlite3.Connection, selection: Selection, without_rowid: set[int]) -> Iterator[str]:
     """One INSERT a table.
 
-    The bare form lets SQLite copy whole records without decoding them, but it may number rows anew where the rowid
-    is no column. That changes nothing if they are 1 … n; else rowids must be named.
+    The bare form lets SQLite copy whole records without decoding them. Where it decodes them after all (a CHECK), it
+    may number the rows anew: that changes nothing if their rowid is a column or if they are 1 … n, else rowids must be
+    named. Generated columns cannot be inserted, so the others must be named. NOT INDEXED: in the order of the rowids.
     """
-    keyed = _with_rowid_column(connection, tables)
-    for table in tables:
+    keyed, generated = _special_columns(connection, selection)
+    for table in selection.stored:
         quoted = _quote(table.name)
-        columns = None
-        if table.name not in keyed and table.root not in without_rowid and not _counts_from_one(connection, quoted):
-            columns = _columns(connection, quoted)
-        if columns is None:
-            yield f"INSERT INTO episode.{quoted} SELECT * FROM source.{quoted}"
-        else:
-            yield f"INSERT INTO episode.{quoted} ({columns}) SELECT {columns} FROM source.{quoted} NOT INDEXED"
+        numbered = table.name in keyed or table.root in without_rowid or _counts_from_one(connection, quoted)
+        target, values = "", "*"
+        if not numbered or table.name in generated:
+            values = _columns(connection, quoted, with_rowid=not numbered)
+            target = f" ({values})"
+        yield f"INSERT INTO episode.{quoted}{target} SELECT {values} FROM source.{quoted} NOT INDEXED"
 
 
-def _with_rowid_column(connection: sqlite3.Connection, tables: Sequence[Entry]) -> set[str]:
-    """Tables whose one key column is declared INTEGER, so that it is the rowid: most, told by one query."""
+def _special_columns(connection: sqlite3.Connection, selection: Selection) -> tuple[set[str], set[str]]:
+    """Tables whose one key column is declared INTEGER, so that it is the rowid: most; and those that generate columns.
+
+    An INTEGER PRIMARY KEY DESC is not the rowid, an old mistake of SQLite's; it has an index of its own.
+    """
     rows = connection.execute(
-        "SELECT value FROM json_each(?), pragma_table_info(value, 'source') AS c WHERE c.pk "
-        "GROUP BY value HAVING count(*) = 1 AND c.type = 'INTEGER' COLLATE NOCASE",
-        (json.dumps([table.name for table in tables]),),
-    )
-    return {name for (name,) in rows}
+        "SELECT value, c.pk, c.type = 'INTEGER' COLLATE NOCASE "
+        "FROM json_each(?), pragma_table_xinfo(value, 'source') AS c "
+        "WHERE c.pk OR c.hidden > 1",
+        (json.dumps([table.name for table in selection.stored]),),
+    ).fetchall()
+    keys = Counter(name for name, rank, _ in rows if rank)
+    indexed = {part.table for part in selection.parts if part.is_index and part.name.startswith("sqlite_autoindex_")}
+    keyed = {name for name, rank, integer in rows if rank and integer and keys[name] == 1 and name not in indexed}
+    return keyed, {name for name, rank, _ in rows if not rank}
 
 
 def _counts_from_one(connection: sqlite3.Connection, quoted: str) -> bool:
@@ -99,13 +107,12 @@ def _counts_from_one(connection: sqlite3.Connection, quoted: str) -> bool:
     return count == 0 or (low == 1 and high == count)
 
 
-def _columns(connection: sqlite3.Connection, quoted: str) -> str | None:
-    """Rowid and columns but generated ones; None where columns bear all names of the rowid."""
+def _columns(connection: sqlite3.Connection, quoted: str, *, with_rowid: bool) -> str:
+    """Columns but generated ones, and the rowid, unless columns bear all of its names, so that no query can tell."""
     rows = connection.execute(f"PRAGMA source.table_xinfo({quoted})").fetchall()
     taken = {fold_name(row[1]) for row in rows}
-    rowid = next((name for name in _ROWID_NAMES if name not in taken), None)
-    columns = [_quote(name) for _, name, _, _, _, _, hidden in rows if not hidden]
-    return ", ".join([rowid, *columns]) if rowid else None
+    rowid = [name for name in _ROWID_NAMES if name not in taken][:1] if with_rowid else []
+    return ", ".join([*rowid, *(_quote(name) for _, name, _, _, _, _, hidden in rows if not hidden)])
 
 
 def _quote(name: str) -> str:

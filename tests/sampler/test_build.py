@@ -96,6 +96,37 @@ def test_schemas_that_cannot_be_written_again_are_copied_by_pages(tmp_path: Path
         assert rows(path, "SELECT name, sql FROM sqlite_master") == [(b"t", stored)]
 
 
+@pytest.mark.parametrize(
+    ("definition", "columns"),
+    [
+        ("(id INTEGER PRIMARY KEY, a, b AS (a))", "id, a"),
+        ("(a, b AS (a) VIRTUAL)", "rowid, a"),
+        ("(b AS (a || 'x') STORED, a, c)", "rowid, a"),
+        ("(id TEXT PRIMARY KEY, a, b AS (a)) WITHOUT ROWID", "id, a"),
+        ("(a, rowid, oid, _rowid_, b AS (a))", "rowid, a"),
+        ("(id INTEGER PRIMARY KEY DESC, a CHECK (a <> 0))", "rowid, a"),
+        ("(id INTEGER PRIMARY KEY DESC, a, b AS (a))", "rowid, a"),
+        ("(a CHECK (a > 0) UNIQUE, b DEFAULT 5)", "rowid, a"),
+    ],
+)
+@pytest.mark.parametrize("first", [1, 7])
+def test_rows_that_sqlite_does_not_copy_whole(
+    tmp_path: Path, opener: Opener, definition: str, columns: str, first: int
+) -> None:
+    """Generated columns and CHECKs make SQLite decode the rows; a covering index in another order tempts it then."""
+    source = write_database(tmp_path / "s.sqlite", f"CREATE TABLE t {definition}; CREATE TABLE hidden (c);")
+    with closing(sqlite3.connect(source)) as connection:
+        listed = [row[1] for row in connection.execute("PRAGMA table_info(t)")]
+        connection.execute(f"CREATE INDEX covering ON t ({', '.join(reversed(listed))})")
+        values = [(first + number, 20 - number) for number in range(5)]
+        connection.executemany(f"INSERT INTO t ({columns}) VALUES (?, ?)", values)
+        connection.commit()
+    with opener(source, ["t"]) as path:
+        assert sorted(contents(path, "t")) == sorted(contents(source, "t"))
+        in_order = "SELECT * FROM t NOT INDEXED"
+        assert rows(path, in_order) == rows(source, in_order) and len(rows(path, in_order)) == 5
+
+
 def test_rows_that_break_their_own_constraints_still_arrive(tmp_path: Path, opener: Opener) -> None:
     source = write_database(tmp_path / "s.sqlite", "CREATE TABLE p (a); CREATE TABLE t (a INT NOT NULL CHECK (a > 0));")
     with closing(sqlite3.connect(source)) as connection:
