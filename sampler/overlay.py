@@ -5,15 +5,19 @@ page from the log where the log has it and from the file where not. So the cost 
 size. The source is never written: a folder in the place of the log's shared memory makes every connection to the
 overlay a reader, even one that asks for more.
 
-An overlay must not be opened with ``immutable=1``: SQLite would then ignore the log and show the whole source.
+An overlay must not be opened with ``immutable=1``: SQLite would then ignore the log and show the whole source. It does
+so, too, in a process that holds the source open with a log of its own (SQLite keeps one index of logs for an inode).
 """
 
 import os
 import secrets
+import sqlite3
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
+from env.connect import read_only_uri
 from sampler.catalog import blank_file, write_catalog
 from sampler.source import SourceFile, open_source, select_entries
 
@@ -25,12 +29,23 @@ _LOG_FORMAT = 3007000
 def overlay_database(file: SourceFile, tables: Sequence[str], out: Path) -> None:
     """Make ``out`` a database of exactly ``tables``: a link to the source, its log and the guard beside it.
 
-    Raises OSError where the file system refuses the link (another device, another owner's file).
+    Raises OSError where the file system refuses the link (another device, another owner's file), ValueError where a
+    connection of this process holds the source open with a log of its own.
     """
     log = write_ahead_log(file.page_size, patch_pages(file, tables, Path(f"{out}-catalog")))
     Path(f"{out}-wal").write_bytes(log)
     Path(f"{out}-shm").mkdir()
     os.link(file.path, out)
+    if _schema_version(out) == file.schema_version:
+        raise ValueError(
+            f"{file.path} is open in this process with its log: close that connection, or open it with immutable=1"
+        )
+
+
+def _schema_version(path: Path) -> int:
+    """As SQLite reads it through the log, whose catalog has a version of its own."""
+    with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
+        return connection.execute("PRAGMA schema_version").fetchone()[0]
 
 
 def patch_pages(file: SourceFile, tables: Sequence[str], scratch: Path) -> dict[int, bytes]:

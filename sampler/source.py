@@ -34,6 +34,11 @@ class SourceFile:
         return self.size // self.page_size
 
     @property
+    def schema_version(self) -> int:
+        """What ``PRAGMA schema_version`` gives."""
+        return int.from_bytes(self.header[40:44], "big")
+
+    @property
     def encoding(self) -> str:
         """Text encoding as ``PRAGMA encoding`` names it."""
         return _ENCODINGS.get(int.from_bytes(self.header[56:60], "big"), "UTF-8")

@@ -11,7 +11,7 @@ from env.sandbox import Sandbox, SqlError
 from env.schema import SchemaGraph
 from sampler import open_episode_database
 from tests.sampler.conftest import Opener
-from tests.sampler.databases import ZOO_TABLES, connect, rows
+from tests.sampler.databases import ZOO, ZOO_TABLES, connect, rows, write_database
 
 SHOWN = ["tag", "author"]
 HIDDEN = [name for name in [*ZOO_TABLES, "cheap", "notes_data", "boxes_node"] if name not in SHOWN]
@@ -78,6 +78,17 @@ def test_nobody_writes_through_an_overlay(zoo: Path, statement: str) -> None:
         assert SchemaGraph.from_file(database.path).tables == tuple(SHOWN)
     assert hashlib.sha256(zoo.read_bytes()).hexdigest() == before
     assert set(SchemaGraph.from_file(zoo).tables) == set(ZOO_TABLES)
+
+
+def test_a_source_whose_log_this_process_holds_open_is_refused(tmp_path: Path) -> None:
+    # SQLite keeps one index of logs for an inode in a process: the overlay's log would be ignored.
+    source = write_database(tmp_path / "live.sqlite", ZOO, "journal_mode = WAL")
+    with closing(sqlite3.connect(source)) as live:
+        live.execute("SELECT count(*) FROM book").fetchall()
+        with pytest.raises(ValueError, match=r"live\.sqlite is open in this process with its log: close"):
+            open_episode_database(source, SHOWN, small_bytes=0)
+    with open_episode_database(source, SHOWN, small_bytes=0) as database:
+        assert SchemaGraph.from_file(database.path).tables == tuple(SHOWN)
 
 
 def test_overlays_of_one_file_live_side_by_side(zoo: Path) -> None:
