@@ -5,9 +5,11 @@ import time
 from contextlib import closing
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from env.pool import WorkerPool, default_pool
-from env.syntax import parse_error, statements, tokens
+from env.syntax import parse_error, statements, tokens, unblanked
 
 TRIGGER = "CREATE TRIGGER t AFTER INSERT ON x BEGIN SELECT 1; SELECT 2; END"
 
@@ -70,8 +72,57 @@ def test_statements_that_explode_or_have_many_parts_end_on_time():
     assert parse_error("SELECT " + ";" * 200_000) == 'near ";": syntax error'
     assert parse_error("SELECT '" + "';" * 100_000) is not None
     assert parse_error("SELECT " + "(" * 100_000) is None  # SQLite gives up before it finds that the end is missing
-    assert time.monotonic() - started < 6
+    assert parse_error("BEGIN;" * 100_000) is None
+    assert parse_error(f"WITH a0 AS (SELECT 1), {doubling} SELECT * FROM a39;" * 10) is None
+    assert time.monotonic() - started < 10
     assert default_pool().pids and parse_error("SELECT 1") is None
+
+
+@pytest.mark.parametrize("part", [";", "x END;", "; x END;", "SELECT 1;"])
+def test_a_trigger_without_end_is_read_once(part):
+    text = "CREATE TRIGGER t AFTER INSERT ON x BEGIN " + part * (120_000 // len(part))
+    started = time.process_time()
+    assert list(statements(text)) == [text]
+    assert time.process_time() - started < 1
+
+
+def complete_statements(sql):
+    """Statements as SQLite's own shell parts them."""
+    start = 0
+    for end in range(1, len(sql) + 1):
+        if sql[end - 1] == ";" and sqlite3.complete_statement(sql[start:end]):
+            yield sql[start:end]
+            start = end
+    yield sql[start:]
+
+
+PARTS = [
+    "create",
+    "temp",
+    "temporary",
+    "trigger",
+    "end",
+    "begin",
+    "select",
+    "explain",
+    "query",
+    "plan",
+    ";",
+    ";",
+    ";",
+    "';'",
+    '"a;"',
+    "/*;*/",
+    "--;\n",
+    "x",
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12), st.booleans())
+def test_statements_are_parted_as_sqlites_shell_parts_them(parts, trigger):
+    sql = ("create trigger " if trigger else "") + " ".join(parts)
+    expected = [each for text in complete_statements(sql) for each in unblanked(text)]
+    assert list(statements(sql)) == expected
 
 
 def test_statements_are_those_that_sqlite_sees():
