@@ -30,7 +30,8 @@ _NEXT_CALL = re.compile(r'\{\s*"tool"\s*:')
 _TOOL_KEY = re.compile(r"""tool\s*\\*["'`‘’“”]?\s*:""")
 
 _QUOTED_OR_SPACE = re.compile(
-    r"""(?P<kept>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*\n?|/\*.*?\*/)|\s+""", re.DOTALL
+    r"""(?P<kept>'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)|--[^\n]*\n?|/\*.*?(?:\*/|\Z))|\s+""",
+    re.DOTALL,
 )
 _FENCE = re.compile(r"```[ \t]*(?:sql(?:ite)?\b|\w+(?=[ \t]*\n))?(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
 _LINE_FENCE = re.compile(f"^[ \\t]*{_FENCE.pattern}", _FENCE.flags | re.MULTILINE)

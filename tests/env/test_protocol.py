@@ -204,3 +204,11 @@ def test_white_space_and_semicolons_do_not_make_another_query(other):
 )
 def test_queries_that_differ_are_told_apart(one, other):
     assert same_query_key(one) != same_query_key(other)
+
+
+@pytest.mark.parametrize("part", ["[", "/*", "/*a", "'", '"', "`", "['", "x ", ";"])
+def test_unclosed_quotes_take_no_more_time_than_closed_ones(part):
+    text = part * (120_001 // len(part))
+    started = time.process_time()
+    assert same_query_key(text + "  x") == same_query_key(text + "  x;")
+    assert time.process_time() - started < 1
