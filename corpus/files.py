@@ -14,8 +14,8 @@ SUFFIXES = (".sqlite", ".db")
 
 
 def file_name(db_id: str) -> str:
-    """The name of a prepared database: the id itself, with whatever a folder cannot hold percent-encoded."""
-    name = quote(db_id, safe=" !#$&'()+,;=@[]^{}~" + "".join(c for c in db_id if c.isalnum()))
+    """The name of a prepared database: the id itself, with whatever is not plain ASCII percent-encoded."""
+    name = quote(db_id, safe=" !#$&'()+,;=@[]^{}~")
     return (f"%2E{name[1:]}" if name.startswith(".") else name) + ".sqlite"
 
 
@@ -30,12 +30,16 @@ def locate(db_id: str, folders: Sequence[Path]) -> Path | None:
     return None
 
 
-def located(db_ids: Collection[str], folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield (db_id, file) for every id, after all of them were found. Raises CorpusError for a missing one."""
+def located(db_ids: Collection[str], folders: Sequence[Path], *, flat: bool = False) -> Iterator[tuple[str, Path]]:
+    """Yield (db_id, file) for every id, after all of them were found.
+
+    Raises CorpusError for a missing one; ``flat``: it proposes ``<id>.sqlite``, not ``<id>/<id>.sqlite``.
+    """
     found = {db_id: locate(db_id, folders) for db_id in sorted(db_ids)}
     missing = [db_id for db_id, path in found.items() if path is None]
     if missing:
-        places = " or ".join(str(folder / missing[0] / f"{missing[0]}.sqlite") for folder in folders)
+        place = Path(f"{missing[0]}.sqlite") if flat else Path(missing[0], f"{missing[0]}.sqlite")
+        places = " or ".join(str(folder / place) for folder in folders)
         others = f" (and {len(missing) - 1} more databases)" if len(missing) > 1 else ""
         raise CorpusError(f"no database {missing[0]!r}{others}: put its SQLite file at {places}")
     return ((db_id, path) for db_id, path in found.items() if path is not None)
@@ -43,8 +47,22 @@ def located(db_ids: Collection[str], folders: Sequence[Path]) -> Iterator[tuple[
 
 def candidates(folders: Sequence[Path]) -> list[Path]:
     """Every SQLite file that ``locate`` could return, with its sidecars, sorted."""
-    patterns = [f"{depth}*{suffix}{side}" for depth in ("", "*/") for suffix in SUFFIXES for side in ("", *SIDECARS)]
-    return sorted(path for folder in folders for pattern in patterns for path in folder.glob(pattern))
+    endings = tuple(f"{suffix}{side}" for suffix in SUFFIXES for side in ("", *SIDECARS))
+    found: set[Path] = set()
+    for folder in folders:
+        for entry in _entries(folder):
+            inside = [entry] if entry.is_file() else _entries(entry.path) if entry.is_dir() else []
+            found.update(Path(file.path) for file in inside if file.name.endswith(endings))
+    return sorted(found)
+
+
+def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    """What a folder holds: nothing, if there is none or it may not be read. One look, since there may be 16,575."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def link_database(source: Path, out: Path) -> None:

@@ -23,7 +23,7 @@ def open_source(source: str | Path | None, split: str) -> Source:
     places = (folder / "databases", folder)
     return Source(
         questions=lambda: _questions(path),
-        databases=lambda wanted: located(wanted, places),
+        databases=lambda wanted: located(wanted, places, flat=True),
         files=(path, *candidates(places)),
     )
 

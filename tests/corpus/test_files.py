@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corpus.execution import connect
-from corpus.files import file_name, link_database
+from corpus.files import candidates, file_name, link_database, locate
 from corpus.fingerprint import fingerprint
 from tests.corpus.makers import database
 
@@ -109,3 +109,15 @@ def test_fingerprint_follows_content_not_place(tmp_path: Path) -> None:
     before = fingerprint([path])
     os.utime(path, (1, 1))
     assert fingerprint([path]) != before
+
+
+def test_candidates_are_what_locate_finds(tmp_path: Path) -> None:
+    """Flat or in a folder of its own, either ending, logs too; a symbolic link to a folder counts as a folder."""
+    flat, own, other = tmp_path / "a.sqlite", tmp_path / "b/b.db", tmp_path / "elsewhere/c/c.sqlite"
+    for path in (flat, own, other, tmp_path / "b/deep/d.sqlite", tmp_path / "notes.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    Path(f"{flat}-wal").touch()
+    (tmp_path / "c").symlink_to(other.parent)
+    assert candidates([tmp_path, tmp_path / "nowhere"]) == [flat, Path(f"{flat}-wal"), own, tmp_path / "c/c.sqlite"]
+    assert [locate(db_id, [tmp_path]) for db_id in "abcd"] == [flat, own, tmp_path / "c/c.sqlite", None]
