@@ -17,9 +17,10 @@ from typing import Any
 Row = tuple[Any, ...]
 Same = Callable[[Any, Any], bool]
 
-# Tests of one pair of rows within one block, about 1 µs each. A block that needs more keeps the pairs found so far: the
-# overlap is then too low, never too high. Only thousands of rows that are all nearly equal come here.
-WORK = 1_000_000
+# Tests of one pair of rows, up to 1 µs each. The blocks of a comparison share them by their sizes; small ones are always
+# solved. One that needs more keeps the pairs found so far: the overlap is then too low, never too high. Only hundreds of
+# rows that all nearly equal each other come here.
+WORK, SMALL_BLOCK = 1_000_000, 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,10 @@ class Match:
 def match_near(left: Sequence[Row], right: Sequence[Row], floats: Sequence[int], same: Same) -> Match:
     """A largest one-to-one matching of equal rows; ``floats``: columns in which either side holds reals."""
     size, extra, missing = 0, None, None
+    work_a_row = WORK / (len(left) + len(right))
     for ours, theirs in blocks(left, right, floats, same):
-        pairs = match_block(ours, theirs, same) if ours and theirs else 0
+        work = max(SMALL_BLOCK, int(work_a_row * (len(ours) + len(theirs))))
+        pairs = match_block(ours, theirs, same, work) if ours and theirs else 0
         size += pairs
         if extra is None and pairs < len(ours):
             extra = ours[0][1]
@@ -111,8 +114,8 @@ def cut(items: list[tuple[int, Item]], column: int, same: Same) -> list[list[tup
     return parts
 
 
-def match_block(ours: list[Item], theirs: list[Item], same: Same) -> int:
-    """Number of pairs in a largest matching of one block."""
+def match_block(ours: list[Item], theirs: list[Item], same: Same, work: int) -> int:
+    """Number of pairs in a largest matching of one block, or of those found after ``work`` tests."""
     if len(ours) == len(theirs) == 1:
         return int(all(map(same, ours[0][0], theirs[0][0])))
     left, right = classes(ours), classes(theirs)
@@ -122,7 +125,7 @@ def match_block(ours: list[Item], theirs: list[Item], same: Same) -> int:
         return sweep(left, right, same)
     # The same side first whichever is whose, so that a match cut short is still symmetric.
     first, second = sorted((left, right), key=outline)
-    return Augmenting(first, second, same).size()
+    return Augmenting(first, second, same, work).size()
 
 
 @dataclass(slots=True)
@@ -170,9 +173,8 @@ def sweep(left: list[Class], right: list[Class], same: Same) -> int:
 class Augmenting:
     """Largest matching by augmenting paths over classes of equal vectors, within a bound of work."""
 
-    def __init__(self, left: list[Class], right: list[Class], same: Same) -> None:
-        self.left, self.right, self.same = left, right, same
-        self.work = WORK
+    def __init__(self, left: list[Class], right: list[Class], same: Same, work: int) -> None:
+        self.left, self.right, self.same, self.work = left, right, same, work
         self.firsts = [float(each.numbers[0]) for each in right]
         self.pairs: dict[tuple[int, int], int] = {}
         self.partners: list[set[int]] = [set() for _ in right]

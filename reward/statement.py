@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.sqlite import SQLite
+from sqlglot.parsers.sqlite import SQLiteParser
 
 from env.schema import fold_name
 
 # 100,000 characters take about 0.2 s; what a policy writes in one answer is a tenth of that.
 CHARS = 100_000
+# Steps of the parser, about 5 µs each; a real query takes up to 3 a token. It tries some functions in two ways, so
+# `date(date(date(…` doubles the steps with every level.
+STEPS, STEPS_A_TOKEN = 20_000, 8
 FROM_ENTRY = (exp.Subquery, exp.Table)
 ColumnName = tuple[str, str]  # qualifier ("" where there is none) and name, both folded
 
@@ -41,11 +45,35 @@ class Shared:
 
 @dataclass(slots=True)
 class FromClause:
-    """The sources of one SELECT in order, and the equalities of bare columns that hold between them."""
+    """The sources of one SELECT in order, and the equalities of bare columns that hold between them.
 
+    ``common``: the names that are common table expressions there.
+    """
+
+    common: frozenset[str]
     sources: list[Source] = field(default_factory=list)
     equalities: list[tuple[ColumnName, ColumnName]] = field(default_factory=list)
     shared: list[Shared] = field(default_factory=list)
+
+
+class TooManySteps(Exception):
+    """A text that would keep the parser busy."""
+
+
+class BoundedParser(SQLiteParser):
+    """sqlglot's parser with an end. Its one way through the tokens, forth and back, is ``_advance``."""
+
+    def read(self, sql: str) -> list[exp.Expr | None]:
+        """The trees of the statements. Raises TooManySteps, and what sqlglot raises."""
+        tokens = self.dialect.tokenize(sql)
+        self.steps = STEPS + STEPS_A_TOKEN * len(tokens)
+        return self.parse(tokens, sql)
+
+    def _advance(self, times: int = 1) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise TooManySteps
+        super()._advance(times)
 
 
 @lru_cache(maxsize=2_048)
@@ -57,7 +85,7 @@ def from_clauses(sql: str) -> tuple[FromClause, ...] | None:
     if len(sql) > CHARS:
         return None
     try:
-        trees = [tree for tree in sqlglot.parse(sql, dialect="sqlite") if tree is not None]
+        trees = [tree for tree in BoundedParser(dialect=SQLite()).read(sql) if tree is not None]
         return tuple(clause for tree in trees for clause in clauses(tree) if len(clause.sources) > 1)
     except Exception:  # a third-party parser on text that a policy wrote: no failure of its own may stop training
         return None
@@ -65,8 +93,9 @@ def from_clauses(sql: str) -> tuple[FromClause, ...] | None:
 
 def clauses(tree: exp.Expr) -> Iterator[FromClause]:
     """The FROM clauses of a tree; a join in parentheses that has an alias is a SELECT of its own."""
+    scopes: dict[int, frozenset[str]] = {}
     for node in tree.find_all(exp.Select, exp.Subquery):
-        clause = FromClause()
+        clause = FromClause(common_tables(node, scopes))
         if isinstance(node, exp.Subquery):
             if node.alias and holds_join(node.this):
                 add_source(clause, node.this)
@@ -78,6 +107,21 @@ def clauses(tree: exp.Expr) -> Iterator[FromClause]:
         yield clause
 
 
+def common_tables(node: exp.Expr | None, scopes: dict[int, frozenset[str]]) -> frozenset[str]:
+    """Folded names that the WITH clauses around a node define; ``scopes`` keeps them for its parents too."""
+    path = []
+    while node is not None and id(node) not in scopes:
+        path.append(node)
+        node = node.parent
+    names = scopes[id(node)] if node is not None else frozenset()
+    for inner in reversed(path):
+        with_ = inner.args.get("with_")
+        if with_:
+            names |= {fold_name(common.alias) for common in with_.expressions}
+        scopes[id(inner)] = names
+    return names
+
+
 def add_source(clause: FromClause, node: exp.Expr, alias: str = "") -> None:
     """Append a FROM entry, in parentheses or not; without an alias, joined entries in parentheses one by one."""
     alias = alias or node.alias
@@ -85,8 +129,8 @@ def add_source(clause: FromClause, node: exp.Expr, alias: str = "") -> None:
     if isinstance(node, exp.Subquery) and isinstance(inner, FROM_ENTRY) and not (alias and holds_join(inner)):
         add_source(clause, inner, alias)
     elif isinstance(node, exp.Table) and isinstance(inner, exp.Identifier):
-        table = "" if not node.db and is_common_table(node) else node.name
-        clause.sources.append(Source(fold_name(alias or node.name), table))
+        common = not node.db and fold_name(node.name) in clause.common
+        clause.sources.append(Source(fold_name(alias or node.name), "" if common else node.name))
     else:
         clause.sources.append(Source(fold_name(alias), ""))
     add_joins(clause, node)
@@ -127,14 +171,3 @@ def equalities(condition: exp.Expr) -> Iterator[tuple[ColumnName, ColumnName]]:
             left, right = node.this.unnest(), node.expression.unnest()
             if isinstance(left, exp.Column) and isinstance(right, exp.Column):
                 yield (fold_name(left.table), fold_name(left.name)), (fold_name(right.table), fold_name(right.name))
-
-
-def is_common_table(table: exp.Table) -> bool:
-    """Does a WITH clause around the table define its name?"""
-    name, node = fold_name(table.name), table.parent
-    while node is not None:
-        with_ = node.args.get("with_")
-        if with_ and any(fold_name(common.alias) == name for common in with_.expressions):
-            return True
-        node = node.parent
-    return False

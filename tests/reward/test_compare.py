@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from env.chance import rng
+from reward import matching
 from reward.compare import compare, match_rows, same_value
 from tests.reward import slow
 from tests.reward.conftest import result
@@ -120,8 +122,35 @@ def test_thousands_of_near_rows_are_matched_in_bounded_time(width):
 
 def test_a_matching_cut_short_is_too_small_never_too_large_and_symmetric(monkeypatch):
     monkeypatch.setattr("reward.matching.WORK", 200)
+    monkeypatch.setattr("reward.matching.SMALL_BLOCK", 0)
     left = [(1 + index * 3e-7, 1.0) for index in range(60)]
     right = [(1 + index * 3e-7 + 2e-6, 1.0) for index in range(60)]
     cut_short = match_rows(left, right).size
     assert 0 < cut_short <= slow.overlap(left, right)
     assert match_rows(right, left).size == cut_short
+
+
+def near_chains(chains, seed):
+    """10,000 rows in so many chains, integers and reals: each chain is one block of its own."""
+    chance = rng("near chains", seed)
+    starts = [10**9 * (chain + 1) for chain in range(chains) for _ in range(10_000 // chains)]
+    values = [start + chance.randrange(3_000) for start in starts]
+    return [(value if chance.random() < 0.5 else value + 0.5,) for value in chance.sample(values, len(values))]
+
+
+@pytest.mark.parametrize("chains", [5, 10, 20, 50])
+def test_the_bound_of_work_is_one_for_all_blocks(chains, monkeypatch):
+    done = 0
+    size = matching.Augmenting.size
+
+    def counted(self):
+        nonlocal done
+        before, pairs = self.work, size(self)
+        done += before - self.work
+        return pairs
+
+    monkeypatch.setattr("reward.matching.Augmenting.size", counted)
+    left, right = near_chains(chains, 1), near_chains(chains, 2)
+    match = match_rows(left, right)
+    assert done < 1.1 * matching.WORK and match.size > 9_000
+    assert match_rows(right, left).size == match.size

@@ -1,6 +1,7 @@
 """The join share, case by case: what counts as a join, and what as along a declared key."""
 
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -117,3 +118,25 @@ def test_deep_and_long_texts_do_no_harm(schema):
         assert join_share(sql, schema) == 0
     join = "SELECT * FROM customer c JOIN orders o ON o.customer_id = c.id"
     assert join_share(f"{join} WHERE c.name <> '{'x' * 200_000}'", schema) == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        # sqlglot tries these in two ways at every level.
+        "SELECT " + "date(" * 22 + "1" + ")" * 22,
+        "SELECT " + "char(" * 40 + "1" + ")" * 40,
+        "SELECT 1 FROM customer c JOIN orders o ON " + "time(" * 80 + "1" + ")" * 80,
+        "WITH t AS (SELECT 1) " + " UNION ALL ".join(["SELECT 1 FROM t" + ",t" * 59] * 450),
+        "WITH " + ",".join(f"c{i} AS (SELECT * FROM c{i - 1}, c0)" for i in range(1, 2_000)) + " SELECT 1",
+    ],
+)
+def test_no_text_keeps_the_parser_busy(schema, sql):
+    started = time.process_time()
+    assert join_share(sql, schema) == 0
+    assert time.process_time() - started < 4
+
+
+def test_a_few_nested_functions_are_read(schema):
+    dates = "date(" * 8 + "o.total" + ")" * 8
+    assert join_share(f"SELECT {dates} FROM customer c JOIN orders o {ON} WHERE {dates} > 1", schema) == 1
