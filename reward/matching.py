@@ -17,9 +17,9 @@ from typing import Any
 Row = tuple[Any, ...]
 Same = Callable[[Any, Any], bool]
 
-# Tests of one pair of rows, up to 1 µs each. The blocks of a comparison share them by their sizes; small ones are always
-# solved. One that needs more keeps the pairs found so far: the overlap is then too low, never too high. Only hundreds of
-# rows that all nearly equal each other come here.
+# Tests of one pair of rows, up to 1 µs each. The blocks of a comparison share them by their sizes; small ones are
+# always solved. One that needs more keeps the pairs found so far: the overlap is then too low, never too high. Only
+# hundreds of rows that all nearly equal each other come here.
 WORK, SMALL_BLOCK = 1_000_000, 20_000
 
 
