@@ -4,11 +4,14 @@ It stands in for a pretrained checkpoint, because none can be shipped. It is mad
 """
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -16,15 +19,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from corpus import open_prepared
 from corpus.prepared import MARKER
-from evaluate.harness import choose_questions
-from evaluate.metrics import summarize
-from evaluate.policy import evaluate_policy
+from env.chance import rng
 from train.config import Config
 from train.config_check import ConfigError
 from train.demo_policy import explorer, model, traces, warm_start
 from train.demo_policy.explorer import CAREFUL, Habits
 from train.demo_policy.traces import TraceJob, encode, make_traces, trace_text
+from train.experiment import TOOL_THREADS, episode_settings
 from train.rollout import chat
+from train.rollout.lockstep import play
+from train.rollout.sampling import Sampling
+from train.rollout.update import EpisodeJob, play_jobs
 
 _SOURCES = (explorer, model, traces, warm_start, chat)
 MEASURED = "measured.json"
@@ -47,7 +52,13 @@ def policy_key(config: Config, corpus: Path) -> str:
 
 def build_policy(config: Config, corpus: Path, cache: Path, report: Callable[[str], None]) -> Path:
     """Folder of the demo policy in Hugging Face's layout; built when ``cache`` has none of the same inputs."""
-    folder = cache / policy_key(config, corpus)
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds, the others of the launch wait and find it
+        return _built_policy(config, corpus, cache / policy_key(config, corpus), report)
+
+
+def _built_policy(config: Config, corpus: Path, folder: Path, report: Callable[[str], None]) -> Path:
     if (folder / MEASURED).exists():
         report(f"demo policy: cached in {folder}")
         return folder
@@ -103,10 +114,20 @@ def make_policy(config: Config, corpus: Path, folder: Path, report: Callable[[st
 
 def equivalent_rate(config: Config, folder: Path, corpus: Path) -> float:
     """Share of ``CHECKED`` train questions that the policy answers, sampled as in the evaluation."""
-    # One policy, one measurement, whatever the run's seed.
-    config = dataclasses.replace(config, seed=config.policy.seed)
-    prepared = open_prepared(corpus)
-    questions = choose_questions(prepared, CHECKED, config.seed)
+    prepared, section, seed = open_prepared(corpus), config.evaluate, config.policy.seed
+    chosen = rng("policy check", seed).sample(range(len(prepared)), min(CHECKED, len(prepared)))
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    return summarize(evaluate_policy(network, tokenizer, prepared, config, questions=questions))["equivalent"]
+    frame = chat.chat_frame(AutoTokenizer.from_pretrained(folder))
+    sampling = Sampling(
+        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
+    )
+    with ThreadPoolExecutor(TOOL_THREADS) as pool:
+        played = play_jobs(
+            prepared,
+            [EpisodeJob(index, 0, False, (seed, 0)) for index in chosen],
+            episode_settings(config, section.tables, section.query_seconds),
+            lambda episodes, keys: play(network, frame, episodes, keys, sampling, pool),
+            pool,
+            lambda stage: nullcontext(),
+        )
+    return sum(p.outcome.tier == "equivalent" for p in played) / len(played)
