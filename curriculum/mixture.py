@@ -58,5 +58,6 @@ def _blend(first: Sequence[float], second: Sequence[float], weight: float) -> tu
 
 
 def _check_shares(name: str, shares: Sequence[float]) -> None:
-    if len(shares) != len(SHORT_ONLY) or min(shares) < 0.0 or abs(sum(shares) - 1.0) > 1e-6:
+    # Written so that a share that is no number fails, too.
+    if len(shares) != len(SHORT_ONLY) or min(shares) < 0.0 or not abs(sum(shares) - 1.0) <= 1e-6:
         raise ValueError(f"the mixture's {name} must be {len(SHORT_ONLY)} shares that sum to 1, not {tuple(shares)}")

@@ -56,6 +56,7 @@ def test_a_schedule_without_warmup_or_ramp() -> None:
         ({"start": (0.5, 0.5, 0.5, 0.5)}, "mixture's start must be 4 shares that sum to 1"),
         ({"end": (1.0, 0.0)}, "mixture's end"),
         ({"natural": (1.2, -0.2, 0.0, 0.0)}, "mixture's natural"),
+        ({"start": (0.5, float("nan"), 0.5, 0.0)}, "mixture's start"),
         ({"strength": 1.5}, "strength lies between 0"),
         ({"warmup": -1}, "counts of updates"),
     ],
