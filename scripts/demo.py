@@ -20,6 +20,7 @@ from corpus import CorpusError
 from train.config import Config
 from train.config_check import ConfigError
 from train.config_load import load_config
+from train.folder import run_folder
 
 SUMMARY = "summary.json"
 ROWS = (
@@ -86,7 +87,7 @@ def main(arguments: list[str]) -> None:
     from evaluate.metrics import paired_difference, summarize
     from evaluate.policy import evaluate_policy
     from train.data import open_corpus
-    from train.run import load_model, load_tokenizer, policy_path, run, run_folder, set_up_libraries
+    from train.run import load_model, load_tokenizer, policy_path, run, set_up_libraries
 
     set_up_libraries(config)
     folder = run_folder(config)

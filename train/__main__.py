@@ -4,26 +4,27 @@ Files are merged left to right, overrides last. ``--dry-run`` prints the plan an
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
 from corpus import CorpusError
+from reward.gold import GoldError
 from train.config_check import ConfigError
 from train.config_docs import keys_markdown
 from train.config_load import load_config, to_yaml
 from train.plan import print_plan
-from train.shape import batch_shape
+from train.preflight import check_prompts
+from train.shape import batch_shape, is_main_process, launched_processes
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; a wrong configuration or corpus is one sentence on stderr and exit status 2."""
+    """The command line; what is wrong in the configuration or the data is one sentence on stderr, exit status 2."""
     options = _parser().parse_intermixed_args(arguments)
     try:
         return _run(options)
-    except (ConfigError, CorpusError) as error:
+    except (ConfigError, CorpusError, GoldError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -36,8 +37,9 @@ def _run(options: argparse.Namespace) -> int:
     config = load_config(files, [text for text in options.inputs if text not in files])
     if not files:
         raise ConfigError("no config file given; start from configs/recipe.yaml or configs/demo.yaml")
-    batch_shape(config, int(os.environ.get("WORLD_SIZE", "1")))
-    console = Console(quiet=os.environ.get("RANK", "0") != "0")
+    batch_shape(config, launched_processes())
+    check_prompts(config)
+    console = Console(quiet=not is_main_process())
     console.print(to_yaml(config), markup=False, highlight=False)
     if options.dry_run:
         print_plan(config, console)
@@ -45,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
     # Late, so that a plan and every error above come without torch.
     from train.run import run
 
-    run(config, resume=options.resume)
+    run(config, options.resume, console)
     return 0
 
 

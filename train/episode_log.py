@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from env.episode import Episode
 
+EPISODES = "episodes"  # the files' folder within the run's
 _CALL = pa.struct(
     {
         "tool": pa.string(),
@@ -76,16 +77,18 @@ def turns_record(episode: Episode) -> list[dict[str, Any]]:
     ]
 
 
-def _plain(text: str | None) -> str | None:
+def _plain(value: Any) -> Any:
     """Text that parquet can hold: bytes that are not UTF-8 travel as surrogates and are written as ``\\udcXX``."""
-    return None if text is None else text.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def write_episodes(folder: Path, update: int, records: Iterable[dict[str, Any]]) -> Path:
     """Write the records of one update as ``folder/NNNNNN.parquet`` and return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{update:06d}.parquet"
-    rows = [{name: _plain(v) if isinstance(v, str) else v for name, v in record.items()} for record in records]
+    rows = [{name: _plain(value) for name, value in record.items()} for record in records]
     partial = path.with_suffix(".partial")
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), partial)
     os.replace(partial, path)

@@ -19,7 +19,6 @@ from train.config import Config
 from train.rollout.chat import ChatFrame, chat_frame
 from train.rollout.sampling import Sampling
 from train.rollout.update import EpisodeJob, EpisodeSettings
-from train.shape import check_corpus_size
 
 TOOL_THREADS = 8  # episodes whose tools run at once: enough to keep the sandbox's processes busy, few to switch between
 
@@ -98,22 +97,6 @@ def make_experiment(
         ),
         ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools"),
     )
-
-
-def eligible_questions(config: Config, corpus: PreparedCorpus) -> list[int]:
-    """Indices, rising, of the questions to train on: of the wanted difficulties, with a stable gold result.
-
-    ConfigError where fewer are left than one update takes.
-    """
-    wanted = set(config.corpus.difficulties)
-    causes, difficulties = corpus.unstable(), corpus.column("difficulty")
-    eligible = [
-        index
-        for index, (cause, difficulty) in enumerate(zip(causes, difficulties, strict=True))
-        if (config.corpus.include_unstable or not cause) and (not wanted or difficulty in wanted)
-    ]
-    check_corpus_size(config, len(eligible), str(corpus.directory))
-    return eligible
 
 
 def episode_settings(config: Config, mode: str, query_seconds: float) -> EpisodeSettings:

@@ -1,6 +1,5 @@
 """The plan of a run, printed by ``--dry-run`` without loading torch or a model: shapes, schedules, anchors, memory."""
 
-import os
 from collections.abc import Iterable
 
 from rich.console import Console
@@ -15,7 +14,7 @@ from train.config_check import ConfigError
 from train.data import prepared_folder
 from train.memory import GIB, QWEN35_2B, checkpoint_bytes, memory_parts
 from train.schedule import anchors, learning_rate, turning_points
-from train.shape import batch_shape, check_corpus_size
+from train.shape import batch_shape, check_corpus_size, launched_processes
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 9)
 # (heading, ZeRO stage, GPUs): what of the memory is shared out among how many
@@ -34,7 +33,7 @@ def print_plan(config: Config, console: Console) -> None:
 
     Raises ConfigError where the processes of this very launch (``WORLD_SIZE``) cannot share out a batch.
     """
-    started = int(os.environ.get("WORLD_SIZE", "1"))
+    started = launched_processes()
     batch_shape(config, started)
     console.print(totals(config))
     console.print(corpus_text(config))
@@ -73,9 +72,10 @@ def corpus_text(config: Config) -> str:
         return f"corpus: {questions:,} questions in {folder}"
     if source is not None or name == "demo":
         return f"corpus: {folder} is not there yet; the run prepares it from {source or 'the generator'}"
+    limit = "" if config.corpus.limit is None else f" --limit {config.corpus.limit}"
     return (
         f"corpus: {folder} is not there yet; prepare it first:\n"
-        f"  python -m corpus prepare --corpus {name} --source PATH --split {split} --out {folder}"
+        f"  python -m corpus prepare --corpus {name} --source PATH --split {split}{limit} --out {folder}"
     )
 
 

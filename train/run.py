@@ -1,7 +1,6 @@
 """A training run: from a checked configuration to the last checkpoint."""
 
 import dataclasses
-import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,23 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from trl import GRPOConfig
 
 from train.config import Config
-from train.config_check import ConfigError, check_resume
-from train.config_load import flatten, load_config, save_config
+from train.config_check import ConfigError
 from train.data import open_corpus
 from train.demo_policy.build import build_policy
-from train.experiment import eligible_questions, make_experiment
+from train.experiment import make_experiment
+from train.folder import prepare_folder, run_folder
+from train.preflight import (
+    check_built,
+    check_databases,
+    check_model_path,
+    check_prompts,
+    check_trackers,
+    eligible_questions,
+)
 from train.progress import ProgressLog
 from train.schedule import warmup_steps
-from train.shape import accumulation
-from train.trainer import COMPLETE, SqlGRPOTrainer
+from train.shape import accumulation, launched_processes
+from train.trainer import SqlGRPOTrainer
 
 POLICY_CACHE = "demo-policy"  # beside the prepared corpora
 DEMO = "demo"
@@ -33,36 +40,6 @@ class FinishedRun:
 
     folder: Path
     trainer: SqlGRPOTrainer
-
-
-def run_folder(config: Config) -> Path:
-    """The run's folder."""
-    return Path(config.output) / config.name
-
-
-def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end; None where there is none."""
-    complete = [path.parent for path in folder.glob(f"checkpoint-*/{COMPLETE}")]
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-
-
-def prepare_folder(config: Config, resume: bool) -> Path | None:
-    """Make the run's folder, or find the checkpoint to resume from; ConfigError where the folder does not fit.
-
-    A resume without any checkpoint yet starts at update 0 again: nothing but the first updates is lost.
-    """
-    folder = run_folder(config)
-    saved = folder / "config.yaml"
-    if saved.exists() and not resume:
-        raise ConfigError(f"{folder} holds a run already; add --resume to go on with it, or set another name=...")
-    if resume and not saved.exists():
-        raise ConfigError(f"there is no run to resume in {folder}; leave --resume out, or set the run's name=...")
-    checkpoint = latest_checkpoint(folder)
-    if resume:
-        check_resume(flatten(load_config([saved])), flatten(config), str(checkpoint or folder))
-    folder.mkdir(parents=True, exist_ok=True)
-    save_config(config, saved)
-    return checkpoint
 
 
 def policy_path(config: Config, console: Console) -> str:
@@ -81,8 +58,15 @@ def demo_corpus(config: Config) -> Config:
 
 
 def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of the policy at ``path``."""
-    return AutoTokenizer.from_pretrained(path)
+    """The tokenizer of the policy at ``path``; ConfigError where there is none."""
+    try:
+        return AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"model.path={path} cannot be loaded ({reason}); name a folder, or a model on the Hub that this machine "
+            "can reach"
+        ) from error
 
 
 def load_model(config: Config, path: str) -> PreTrainedModel:
@@ -154,7 +138,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         sync_ref_model=False,  # our own anchor does, and survives a resume
         save_strategy="steps",
         save_steps=train.save_updates,
-        save_total_limit=train.keep_checkpoints,
+        save_total_limit=None,  # our own rotation keeps the last whole checkpoint until the next one is
         logging_steps=1,
         report_to=train.log_to or "none",
         run_name=config.name,
@@ -165,23 +149,14 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
     )
 
 
-def check_built(config: Config) -> None:
-    """ConfigError for what the configuration can say and this version cannot do yet."""
-    if config.rollout.backend != "transformers":
-        raise ConfigError(
-            f"rollout.backend={config.rollout.backend} is not built in this version; set rollout.backend=transformers "
-            "(--dry-run plans either)"
-        )
-    if config.model.lora_rank:
-        raise ConfigError(f"model.lora_rank={config.model.lora_rank}: LoRA is not built in this version; set it to 0")
-
-
 def run(config: Config, resume: bool = False, console: Console | None = None) -> FinishedRun:
     """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
     console = console or Console()
-    check_built(config)
+    for check in (check_built, check_trackers, check_prompts, check_model_path):
+        check(config)
     set_up_libraries(config)
     corpus = open_corpus(config, config.corpus.split)
+    check_databases(corpus)
     eligible = eligible_questions(config, corpus)
     checkpoint = prepare_folder(config, resume)
     folder = run_folder(config)
@@ -191,7 +166,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     trainer = SqlGRPOTrainer(
         experiment,
         model=load_model(config, path),
-        args=grpo_config(config, folder, int(os.environ.get("WORLD_SIZE", "1"))),
+        args=grpo_config(config, folder, launched_processes()),
         processing_class=tokenizer,
         callbacks=[ProgressLog(folder, console)],
     )

@@ -1,9 +1,20 @@
 """The shape of an update: how the episodes of a batch are shared out among processes and passes."""
 
+import os
 from dataclasses import dataclass
 
 from train.config import Config
 from train.config_check import ConfigError
+
+
+def launched_processes() -> int:
+    """How many processes torchrun or accelerate started; 1 without them."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that writes what all processes share."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,13 @@ from trl.trainer.utils import split_tensor_dict
 
 from reward import Outcome, with_agreement
 from train.anchor import ReferenceAnchor, load_reference, save_reference
-from train.episode_log import turns_record, write_episodes
+from train.episode_log import EPISODES, turns_record, write_episodes
 from train.experiment import Experiment
+from train.folder import finish_checkpoint
 from train.log_probs import written_log_probs
 from train.metrics import update_metrics
 from train.rollout.lockstep import RolloutStats, play
 from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
-
-COMPLETE = "complete"  # written last: a checkpoint without it was cut off
 
 
 def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float]:
@@ -155,7 +154,7 @@ class SqlGRPOTrainer(GRPOTrainer):
             update = self.state.global_step
             records = gather_object([self._episode_record(p, a) for p, a in zip(self._played, advantages, strict=True)])
             if self.accelerator.is_main_process:
-                write_episodes(self.experiment.folder / "episodes", update, records)
+                write_episodes(self.experiment.folder / EPISODES, update, records)
             for name, value in update_metrics(records, self.num_generations).items():
                 self._metrics["train"][name].append(value)
         self._played = []
@@ -263,13 +262,15 @@ class SqlGRPOTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
+        # The other processes write parts of it too: their random states, their share of a sharded optimizer.
+        self.accelerator.wait_for_everyone()
         if not self.args.should_save:
             return
         checkpoint = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
         # After TRL's own part: what is written before it may be wiped.
         if self.ref_model is not None:
             save_reference(self.accelerator.unwrap_model(self.ref_model), checkpoint)
-        (checkpoint / COMPLETE).touch()
+        finish_checkpoint(checkpoint, self.experiment.config.train.keep_checkpoints)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)

@@ -140,7 +140,7 @@ def test_a_killed_run_resumes_as_if_it_had_not_stopped(whole, work):
 
 
 def test_a_checkpoint_that_was_cut_off_is_passed_over(whole):
-    from train.run import latest_checkpoint
+    from train.folder import latest_checkpoint
 
     assert latest_checkpoint(whole).name == f"checkpoint-{UPDATES}"
     (whole / f"checkpoint-{UPDATES}" / "complete").unlink()

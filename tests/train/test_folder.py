@@ -1,0 +1,75 @@
+"""A run's folder: when it is taken, when it is another run's, and which checkpoints stay."""
+
+from pathlib import Path
+
+import pytest
+
+from train.config import Config
+from train.config_check import ConfigError
+from train.config_load import load_config
+from train.folder import COMPLETE, CONFIG, finish_checkpoint, latest_checkpoint, prepare_folder
+
+
+def checkpoint(folder: Path, number: int, whole: bool = True) -> Path:
+    path = folder / f"checkpoint-{number}"
+    path.mkdir()
+    (path / "model.safetensors").touch()
+    if whole:
+        (path / COMPLETE).touch()
+    return path
+
+
+def test_the_newest_whole_one_is_found(tmp_path: Path) -> None:
+    assert latest_checkpoint(tmp_path) is None
+    checkpoint(tmp_path, 100)
+    ninety = checkpoint(tmp_path, 900)
+    checkpoint(tmp_path, 1000, whole=False)
+    assert latest_checkpoint(tmp_path) == ninety
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, {1000}), (2, {900, 1000}), (9, {100, 900, 1000})])
+def test_older_ones_and_those_cut_off_go_once_the_new_one_is_whole(tmp_path: Path, keep: int, left: set[int]) -> None:
+    for number in (100, 900):
+        checkpoint(tmp_path, number)
+    checkpoint(tmp_path, 950, whole=False)
+    checkpoint(tmp_path, 1100, whole=False)
+    finish_checkpoint(checkpoint(tmp_path, 1000, whole=False), keep)
+    assert {int(path.name.partition("-")[2]) for path in tmp_path.iterdir()} == left
+    assert latest_checkpoint(tmp_path) == tmp_path / "checkpoint-1000"
+
+
+def config(output: Path, *overrides: str) -> Config:
+    return load_config([], [f"output={output}", *overrides])
+
+
+def test_a_folder_is_taken_once_an_update_was_played(tmp_path: Path) -> None:
+    assert prepare_folder(config(tmp_path), resume=False) is None
+    # A start that failed, for want of a model say, can be repeated with what mends it.
+    assert prepare_folder(config(tmp_path, "model.path=other"), resume=False) is None
+    assert load_config([tmp_path / "run" / CONFIG]).model.path == "other"
+    (tmp_path / "run" / "episodes").mkdir()
+    with pytest.raises(ConfigError, match="holds a run already; add --resume"):
+        prepare_folder(config(tmp_path), resume=False)
+
+
+def test_a_resume_wants_a_run_of_the_same_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no run to resume"):
+        prepare_folder(config(tmp_path), resume=True)
+    prepare_folder(config(tmp_path), resume=False)
+    assert prepare_folder(config(tmp_path), resume=True) is None
+    whole = checkpoint(tmp_path / "run", 7)
+    assert prepare_folder(config(tmp_path, "train.save_updates=3"), resume=True) == whole
+    with pytest.raises(
+        ConfigError, match=r"checkpoint-7 belongs to another configuration: train.beta was 0.005, is 0.1"
+    ):
+        prepare_folder(config(tmp_path, "train.beta=0.1"), resume=True)
+
+
+def test_one_process_of_a_launch_writes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert prepare_folder(config(tmp_path), resume=False) is None
+    assert not (tmp_path / "run").exists()
+    monkeypatch.setenv("RANK", "0")
+    prepare_folder(config(tmp_path), resume=False)
+    monkeypatch.setenv("RANK", "1")
+    assert prepare_folder(config(tmp_path), resume=False) is None  # what the first one has written is no other run

@@ -1,0 +1,98 @@
+"""What a run refuses before a model is loaded: each mistake is one sentence that says what to do."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from corpus import CorpusError, PreparedCorpus, prepare
+from train.config import Config
+from train.config_check import ConfigError
+from train.config_load import load_config
+from train.preflight import (
+    check_built,
+    check_databases,
+    check_model_path,
+    check_prompts,
+    check_trackers,
+    eligible_questions,
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
+    source = tmp_path_factory.mktemp("mine")
+    with sqlite3.connect(source / "shop.sqlite") as connection:
+        connection.execute("CREATE TABLE shops (id INTEGER PRIMARY KEY)")
+    connection.close()
+    lines = ['{"db_id": "shop", "question": "How many?", "sql": "SELECT count(*) FROM shops"}'] * 3
+    (source / "questions.jsonl").write_text("\n".join(lines))
+    return prepare("jsonl", source, source / "prepared", progress=False)
+
+
+def config(*overrides: str) -> Config:
+    return load_config([], list(overrides))
+
+
+@pytest.mark.parametrize(
+    ("check", "overrides", "says"),
+    [
+        (check_built, ["rollout.backend=vllm_server"], "set rollout.backend=transformers"),
+        (check_built, ["model.lora_rank=8"], "set it to 0"),
+        (check_prompts, ["env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
+        (check_model_path, ["model.path=./nowhere"], "./nowhere is no folder with a config.json"),
+        (check_model_path, ["model.path=/a/b/c"], "name one, or a model on the Hub"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_the_fix(check, overrides: list[str], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check(config(*overrides))
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_prompts_that_lack_a_key_name_the_file_and_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text('{"system": "x"}')
+    with pytest.raises(ConfigError, match="mine.json lacks the key 'user'"):
+        check_prompts(config(f"env.prompts={path}"))
+
+
+def test_what_is_right_passes(corpus: PreparedCorpus) -> None:
+    check_built(config())
+    check_prompts(config())
+    check_model_path(config("model.path=Qwen/Qwen3.5-2B"))
+    check_model_path(config("model.path=demo"))
+    check_databases(corpus)
+    assert eligible_questions(config("train.questions_per_update=3"), corpus) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("ACCELERATE_USE_FSDP", "true"), ("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")]
+)
+def test_a_sharded_reference_is_refused(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    plain = config("rollout.backend=transformers", "train.beta=0")
+    check_built(plain)
+    with pytest.raises(ConfigError, match="set train.beta=0"):
+        check_built(config("rollout.backend=transformers"))
+
+
+def test_a_tracker_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.preflight.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install wandb"):
+        check_trackers(config("train.log_to=[wandb]"))
+
+
+def test_difficulties_that_no_question_has_are_named(corpus: PreparedCorpus) -> None:
+    with pytest.raises(ConfigError, match=r"corpus.difficulties=\['hard'\]; it names none: set corpus.difficulties"):
+        eligible_questions(config("corpus.difficulties=[hard]"), corpus)
+
+
+def test_a_database_that_is_gone_is_noticed(corpus: PreparedCorpus) -> None:
+    path = corpus.database("shop")
+    path.rename(path.with_suffix(".away"))
+    try:
+        with pytest.raises(CorpusError, match="it was prepared and is gone"):
+            check_databases(corpus)
+    finally:
+        path.with_suffix(".away").rename(path)

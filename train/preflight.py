@@ -1,0 +1,84 @@
+"""What is checked before a model is loaded, so that a mistake costs seconds and says what to do. Imports no torch."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+from corpus import PreparedCorpus
+from env.prompts import load_prompts
+from train.config import Config
+from train.config_check import ConfigError
+from train.shape import check_corpus_size
+
+
+def check_prompts(config: Config) -> None:
+    """ConfigError where ``env.prompts`` names no file of prompts."""
+    try:
+        load_prompts(config.env.prompts)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"env.prompts: {error}") from error
+
+
+def check_built(config: Config) -> None:
+    """ConfigError for what the configuration or the launch can say and this version cannot do yet."""
+    if config.rollout.backend != "transformers":
+        raise ConfigError(
+            f"rollout.backend={config.rollout.backend} is not built in this version; set rollout.backend=transformers "
+            "(--dry-run plans either)"
+        )
+    if config.model.lora_rank:
+        raise ConfigError(f"model.lora_rank={config.model.lora_rank}: LoRA is not built in this version; set it to 0")
+    sharded = (
+        os.environ.get("ACCELERATE_USE_FSDP") == "true" or os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
+    )
+    if sharded and config.train.beta:
+        raise ConfigError(
+            "re-anchoring and saving a reference whose weights are sharded (ZeRO-3, FSDP) is not built in this "
+            "version; launch with configs/accelerate/ddp.yaml or zero2.yaml, or set train.beta=0"
+        )
+
+
+def check_trackers(config: Config) -> None:
+    """ConfigError where a tracker of ``train.log_to`` is not installed."""
+    for name in config.train.log_to:
+        if find_spec(name) is None:
+            raise ConfigError(f"train.log_to names {name}, which is not installed; run: pip install {name}")
+
+
+def check_model_path(config: Config) -> None:
+    """ConfigError where ``model.path`` is written as a folder and there is none."""
+    path = config.model.path
+    written_as_folder = path.startswith((".", "/", "~")) or path.count("/") > 1
+    if written_as_folder and not (Path(path) / "config.json").is_file():
+        raise ConfigError(
+            f"model.path={path} is no folder with a config.json; name one, or a model on the Hub such as "
+            "Qwen/Qwen3.5-2B"
+        )
+
+
+def check_databases(corpus: PreparedCorpus) -> None:
+    """CorpusError where the file of a question's database is gone: a run would notice it only hours later."""
+    for db_id in dict.fromkeys(corpus.column("db_id")):
+        corpus.database(db_id)
+
+
+def eligible_questions(config: Config, corpus: PreparedCorpus) -> list[int]:
+    """Indices, rising, of the questions to train on: of the wanted difficulties, with a stable gold result.
+
+    ConfigError where fewer are left than one update takes.
+    """
+    wanted = set(config.corpus.difficulties)
+    causes, difficulties = corpus.unstable(), corpus.column("difficulty")
+    found = sorted(set(difficulties))
+    if wanted and not wanted & set(found):
+        raise ConfigError(
+            f"no question of {corpus.directory} has one of corpus.difficulties={config.corpus.difficulties}; "
+            + (f"there are {', '.join(found)}" if found != [""] else "it names none: set corpus.difficulties=[]")
+        )
+    eligible = [
+        index
+        for index, (cause, difficulty) in enumerate(zip(causes, difficulties, strict=True))
+        if (config.corpus.include_unstable or not cause) and (not wanted or difficulty in wanted)
+    ]
+    check_corpus_size(config, len(eligible), str(corpus.directory))
+    return eligible
