@@ -5,13 +5,16 @@ from typing import Literal
 
 Kind = Literal["syntax", "schema", "denied", "timeout", "memory", "rows", "other"]
 
+LARGEST = 2**31 - 1  # what SQLite takes as a limit
+
 
 @dataclass(frozen=True)
 class Limits:
     """Bounds of one query. Times in seconds, sizes in bytes unless the name says otherwise.
 
     ``seconds``, ``rows`` and ``length`` are the project's published defaults; the rest are our assumptions, set well
-    above what real gold queries need. Raises ValueError for a bound that is not positive.
+    above what real gold queries need. Raises ValueError for one that is not a whole number from 1 to ``LARGEST``; only
+    ``seconds`` may be a fraction.
     """
 
     seconds: float = 5.0  # wall time of the query itself, waiting for a free worker not counted
@@ -26,9 +29,12 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if not value > 0:
-                raise ValueError(f"env limit {field.name} is {value!r}: it must be greater than 0")
+            value, whole = getattr(self, field.name), field.name != "seconds"
+            if not isinstance(value, int if whole else int | float) or not 0 < value <= LARGEST:
+                number = "a whole number" if whole else "a number"
+                raise ValueError(
+                    f"env limit {field.name} is {value!r}: it must be {number} above 0 and up to {LARGEST}"
+                )
 
 
 class SqlError(Exception):

@@ -225,7 +225,7 @@ def verdict(error: BaseException, seconds: float) -> tuple[str, str]:
     if isinstance(error, UnicodeEncodeError):
         return "syntax", "the query holds a lone surrogate, which is not text"
     if isinstance(error, UnicodeError):
-        return "other", "a name in the result is not UTF-8"
+        return "other", "a column name or SQLite's message is not UTF-8"
     if "null character" in message:
         return "syntax", message
     kind = BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)

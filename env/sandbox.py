@@ -69,8 +69,8 @@ class Sandbox:
             raise TypeError(f"a query is a str, not {type(sql).__name__}")
         if max_rows is None:
             return sql, self.limits.rows, False
-        if max_rows < 0:
-            raise ValueError(f"max_rows is {max_rows}: it must be 0 or more, or None for all rows")
+        if not isinstance(max_rows, int) or max_rows < 0:
+            raise ValueError(f"max_rows is {max_rows!r}: it must be a whole number from 0, or None for all rows")
         return sql, min(max_rows, self.limits.rows), True
 
     def parse_error(self, sql: str) -> str | None:
@@ -111,7 +111,10 @@ def to_result(kind: Kind, first: Any, second: Any, third: Any) -> QueryResult | 
 
 
 def check_file(database: Path) -> None:
-    """Raises FileNotFoundError where there is no file, ValueError where it has an orphaned write-ahead log."""
+    """Raises FileNotFoundError where there is no file, ValueError where it has an orphaned write-ahead log.
+
+    A rollback journal is looked for where the file's URI is made.
+    """
     if not database.is_file():
         raise FileNotFoundError(f"no database file at {database}: pass the path of an SQLite file")
     log, shared = (database.with_name(database.name + suffix) for suffix in ("-wal", "-shm"))

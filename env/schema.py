@@ -90,7 +90,8 @@ class SchemaGraph:
     def from_file(cls, path: str | Path) -> "SchemaGraph":
         """Read a database file that nobody writes; remembered until its time or size, or its log's, changes.
 
-        Raises FileNotFoundError where there is no such file, ValueError where it is no SQLite database.
+        Raises FileNotFoundError where there is no such file, ValueError where it is no SQLite database, or one
+        in the middle of a change.
         """
         file = Path(path)
         if not file.is_file():

@@ -1,12 +1,16 @@
 """The sandbox' answers: exact values, typed errors, limits, and whatever kind of file."""
 
+import os
 import sqlite3
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from env.limits import LARGEST
 from env.sandbox import Limits, Sandbox, WorkerPool
+from env.schema import SchemaGraph
 from tests.env.people import SCHEMA, build, failure
 
 
@@ -181,6 +185,35 @@ def test_an_orphaned_log_is_refused(database, pool):
         Sandbox(database, Limits(), pool)
 
 
+def crash_in_a_change(database: Path) -> None:
+    """Leave a change half written, as a killed program does: new pages in the file, the old ones in a journal."""
+    child = os.fork()
+    if child == 0:
+        connection = sqlite3.connect(database, isolation_level=None)
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN")
+        connection.execute("UPDATE pages SET a = 'new'")
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def test_an_unfinished_change_is_refused(tmp_path, pool):
+    rows = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) SELECT 'old', zeroblob(500) FROM n"
+    path = build(tmp_path / "j.sqlite", f"CREATE TABLE pages(a, b); INSERT INTO pages {rows}")
+    crash_in_a_change(path)
+    for opening in (lambda: Sandbox(path, Limits(), pool), lambda: SchemaGraph.from_file(path)):
+        with pytest.raises(ValueError, match="j.sqlite-journal holds a change that a program did not complete"):
+            opening()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT count(*) FROM pages").fetchall()
+        connection.execute("PRAGMA journal_mode = PERSIST")
+        connection.execute("UPDATE pages SET b = NULL")
+        connection.commit()
+    assert Path(f"{path}-journal").exists()  # and is not in force
+    with Sandbox(path, Limits(), pool) as sandbox:
+        assert sandbox.execute("SELECT a, count(*) FROM pages GROUP BY a").rows == [("old", 2000)]
+
+
 def test_limits_of_one_sandbox(database, pool):
     limits = Limits(seconds=3.0, length=1_000, sql_length=400, depth=10, result_mb=1, instructions=100)
     with Sandbox(database, limits, pool) as sandbox:
@@ -212,12 +245,29 @@ def test_many_queries_are_answered_in_order(sandbox):
     assert [len(str(result.rows[0][0])) for result in large] == [300_000, 1] * 5
 
 
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"rows": 0}, {"rows": 2.5}, {"rows": None}, {"length": 10**12}, {"memory_mb": 0.5}, {"instructions": 1e300},
+        {"seconds": 0}, {"seconds": -1.0}, {"seconds": float("inf")}, {"seconds": float("nan")}, {"seconds": "5"},
+    ],
+)  # fmt: skip
+def test_a_limit_that_no_worker_can_keep_is_told_at_once(limit):
+    with pytest.raises(ValueError, match=f"env limit {next(iter(limit))} is .*: it must be a .*number above 0"):
+        Limits(**limit)
+
+
+def test_the_widest_limits_work(database, pool):
+    widest = Limits(**{field.name: LARGEST for field in fields(Limits)})
+    with Sandbox(database, widest, pool) as sandbox:
+        assert sandbox.execute("SELECT count(*) FROM Person").rows == [(3,)]
+
+
 def test_wrong_use_is_told_at_once(database, pool):
-    with pytest.raises(ValueError, match="env limit rows is 0"):
-        Limits(rows=0)
     sandbox = Sandbox(database, Limits(), pool)
-    with pytest.raises(ValueError, match="max_rows is -1"):
-        sandbox.execute("SELECT 1", max_rows=-1)
+    for max_rows in (-1, 1.5, "3", float("inf")):
+        with pytest.raises(ValueError, match="max_rows is .*: it must be a whole number from 0"):
+            sandbox.execute("SELECT 1", max_rows=max_rows)
     with pytest.raises(TypeError, match="a query is a str, not NoneType"):
         sandbox.execute(None)
     sandbox.close()

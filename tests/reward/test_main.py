@@ -67,4 +67,4 @@ def test_wrong_options(write, capsys, tmp_path):
     assert main([str(tmp_path / "none.jsonl")]) == 2
     assert "none.jsonl" in capsys.readouterr().err
     assert main([write(), "--seconds", "0"]) == 2
-    assert "seconds is 0.0: it must be greater than 0" in capsys.readouterr().err
+    assert "seconds is 0.0: it must be a number above 0" in capsys.readouterr().err
