@@ -25,7 +25,10 @@ def open_source(source: str | Path | None, split: str) -> Source:
         raise CorpusError(
             f"no {split}.json in {folder} or in its folder {split}*/: unpack BIRD's {split} archive there"
         )
-    path = found[-1]  # the newest release of dev, whose folder is named by its date
+    if len(found) > 1:
+        names = ", ".join(map(str, found))
+        raise CorpusError(f"several {split}.json in {folder}: {names}; give the folder of one of them as the source")
+    path = found[0]
     databases = path.parent / f"{split}_databases"
     places = (databases, databases / databases.name)  # some archives nest the folder in itself
     return Source(

@@ -14,7 +14,7 @@ LONGEST_RECORD = 1 << 26  # longer than any real record, so one that does not en
 def read_json_array(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file that holds one JSON array. Raises CorpusError with the record, counted from 0."""
     with _open(path) as file:
-        buffer = file.read(CHUNK).lstrip("\ufeff \t\r\n")
+        buffer = _more(file, CHUNK, path, 0).lstrip("\ufeff \t\r\n")
         if not buffer.startswith("["):
             raise CorpusError(f"{path} does not hold a JSON array: expected [{{...}}, ...]")
         yield from _objects(file, buffer, path)
@@ -26,6 +26,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
+            _require_utf_8(line, f"{path}, line {number}")
             try:
                 record = json.loads(line.lstrip("\ufeff"))
             except json.JSONDecodeError as error:
@@ -47,7 +48,7 @@ def _objects(file: TextIO, buffer: str, path: Path) -> Iterator[dict[str, Any]]:
         try:
             record, end = (None, position) if buffer[position : position + 1] == "]" else decode(buffer, position)
         except json.JSONDecodeError as error:
-            more = file.read(max(CHUNK, len(buffer) - position))
+            more = _more(file, max(CHUNK, len(buffer) - position), path, number)
             if not more or len(buffer) - position > LONGEST_RECORD:
                 raise CorpusError(f"{path}, record {number}: not valid JSON ({error.msg})") from None
             buffer, position = buffer[position:] + more, 0
@@ -55,11 +56,27 @@ def _objects(file: TextIO, buffer: str, path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError) as error:  # a number or a nesting without end
             raise CorpusError(f"{path}, record {number}: not valid JSON ({error})") from None
         if record is None and end == position:
+            if buffer[position + 1 :].strip() or _more(file, CHUNK, path, number).strip():
+                raise CorpusError(f"{path}, record {number}: text after the end of the array")
             return
         if not isinstance(record, dict):
             raise CorpusError(f"{path}, record {number}: expected a JSON object, not {type(record).__name__}")
         yield record
         position, number = end, number + 1
+
+
+def _more(file: TextIO, characters: int, path: Path, number: int) -> str:
+    more = file.read(characters)
+    _require_utf_8(more, f"{path}, record {number}")
+    return more
+
+
+def _require_utf_8(text: str, where: str) -> None:
+    """Bytes that are not UTF-8 are read as lone surrogates, which cannot be encoded again."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise CorpusError(f"{where}: not UTF-8: convert the file, as in `iconv -f latin1 -t utf-8`") from error
 
 
 def _skip(buffer: str, position: int) -> int:
@@ -71,4 +88,4 @@ def _skip(buffer: str, position: int) -> int:
 def _open(path: Path) -> TextIO:
     if not path.is_file():
         raise CorpusError(f"no file {path}: the corpus needs it")
-    return path.open(encoding="utf-8", errors="replace")
+    return path.open(encoding="utf-8", errors="surrogateescape")

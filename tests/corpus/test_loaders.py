@@ -102,6 +102,15 @@ def test_bird_dev_by_the_name_of_its_release(tmp_path: Path) -> None:
     assert found == ("zoo", folder / "dev_20240627/dev_databases/zoo/zoo.sqlite")
 
 
+def test_bird_does_not_guess_between_two_releases(tmp_path: Path) -> None:
+    folder = bird_folder(tmp_path)
+    (folder / "dev_old").mkdir()
+    (folder / "dev_old/dev.json").write_text("[]")
+    with pytest.raises(CorpusError, match=r"several dev\.json in .*dev_20240627/dev\.json, .*dev_old/dev\.json; give"):
+        read("bird", folder, "dev")
+    assert len(read("bird", folder / "dev_20240627", "dev")) == 1
+
+
 def test_bird_archive_nested_in_itself(tmp_path: Path) -> None:
     folder = bird_folder(tmp_path)
     outer = folder / "train/train_databases"
@@ -158,6 +167,25 @@ def test_json_array_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_json_array_that_is_broken(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(CorpusError, match=message):
+        list(read_json_array(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("rest", ["[]", '{"a": 2}', "x"])
+def test_text_after_a_json_array_is_not_lost_in_silence(tmp_path: Path, rest: str) -> None:
+    (tmp_path / "a.json").write_text('[{"a": 1}]\n' + rest)
+    with pytest.raises(CorpusError, match="text after the end of the array"):
+        list(read_json_array(tmp_path / "a.json"))
+
+
+def test_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    """Read with replacements, 'Köln' would find no row, and the question would be kept with an empty gold."""
+    path = own_questions(tmp_path, ["SELECT 1"]) / "questions.jsonl"
+    line = '{"db_id": "shop", "question": "?", "sql": "SELECT \'Köln\'"}\n'
+    path.write_bytes(path.read_bytes() + line.encode("latin-1"))
+    with pytest.raises(CorpusError, match=r"questions\.jsonl, line 2: not UTF-8: convert the file"):
+        read("jsonl", tmp_path)
+    (tmp_path / "a.json").write_bytes(('[{"a": 1}, ' + line + "]").encode("latin-1"))
+    with pytest.raises(CorpusError, match=r"a\.json, record \d: not UTF-8: convert the file"):
         list(read_json_array(tmp_path / "a.json"))
 
 
