@@ -19,7 +19,6 @@ class ReferenceAnchor(TrainerCallback):
 
     def __init__(self, reference: torch.nn.Module, accelerator: Any, updates: int) -> None:
         self.reference, self.accelerator, self.updates = reference, accelerator, updates
-        self.anchored_at: list[int] = []
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer after each update; ``state.global_step`` counts the completed ones."""
@@ -27,7 +26,6 @@ class ReferenceAnchor(TrainerCallback):
             return
         policy = self.accelerator.unwrap_model(kwargs["model"])
         copy_weights(policy, self.accelerator.unwrap_model(self.reference))
-        self.anchored_at.append(state.global_step)
 
 
 @torch.no_grad()

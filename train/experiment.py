@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from datasets import Dataset
@@ -14,7 +15,7 @@ from curriculum import Buckets, Curriculum, MixtureSchedule, gate_closed, gate_p
 from curriculum.batch_sampler import CurriculumSampler
 from env.episode import EpisodeLimits
 from env.prompts import load_prompts
-from env.sandbox import Limits
+from env.sandbox import Limits, WorkerPool, default_pool
 from train.config import Config
 from train.rollout.chat import ChatFrame, chat_frame
 from train.rollout.sampling import Sampling
@@ -118,4 +119,11 @@ def episode_settings(config: Config, mode: str, query_seconds: float) -> Episode
         mode,
         (config.sampler.min_tables, config.sampler.max_tables),
         config.reward.gold_seconds,
+        default_pool() if env.workers is None else worker_pool(env.workers),
     )
+
+
+@cache
+def worker_pool(workers: int) -> WorkerPool:
+    """``workers`` processes that run queries; training and evaluation share them."""
+    return WorkerPool(workers)

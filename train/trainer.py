@@ -52,11 +52,9 @@ class SqlGRPOTrainer(GRPOTrainer):
             train_dataset=experiment.dataset,
             **trl_arguments,
         )
-        self.anchor: ReferenceAnchor | None = None
         every = experiment.config.train.anchor_updates
         if self.ref_model is not None and every:
-            self.anchor = ReferenceAnchor(self.ref_model, self.accelerator, every)
-            self.add_callback(self.anchor)
+            self.add_callback(ReferenceAnchor(self.ref_model, self.accelerator, every))
 
     @contextmanager
     def clock(self, stage: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ from corpus import PreparedCorpus, Question
 from env.chance import rng
 from env.episode import Episode, EpisodeLimits
 from env.prompts import Prompts
-from env.sandbox import Limits, Sandbox
+from env.sandbox import Limits, Sandbox, WorkerPool
 from env.schema import SchemaGraph
 from sampler import EpisodeDatabase, open_episode_database, select_tables
 
@@ -36,16 +36,17 @@ def open_world(
     mode: str,
     sizes: tuple[int, int],
     limits: Limits,
+    workers: WorkerPool,
 ) -> Iterator[World]:
     """Question ``index`` with the phrasing and the tables that the draw (seed, update) gives it.
 
-    ``mode`` is ``sampled``, ``gold``, ``distractors:N`` or ``full``; ``sizes`` are the smallest and largest target of
-    ``sampled``.
+    Its queries run in ``workers``. ``mode`` is ``sampled``, ``gold``, ``distractors:N`` or ``full``; ``sizes`` are the
+    smallest and largest target of ``sampled``.
     """
     plain = corpus.question(index)
     question = corpus.question(index, rng("phrasing", *draw, plain.question_id))
     source = corpus.database(question.db_id)
     graph = SchemaGraph.from_file(source)
     tables = select_tables(graph, question.gold_tables, mode, rng("tables", *draw, question.question_id), *sizes)
-    with open_episode_database(source, tables) as database, Sandbox(database.path, limits) as sandbox:
+    with open_episode_database(source, tables) as database, Sandbox(database.path, limits, workers) as sandbox:
         yield World(question, tuple(tables), database, sandbox)

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from corpus import PreparedCorpus
 from env.chance import key_int
 from env.episode import Episode, EpisodeLimits
 from env.prompts import Prompts
-from env.sandbox import Limits
+from env.sandbox import Limits, WorkerPool
 from reward import Outcome, score_candidate
 from train.rollout.group import World, open_world
 from train.rollout.lockstep import EpisodeTokens
@@ -29,6 +29,7 @@ class EpisodeSettings:
     mode: str  # sampled, gold, distractors:N, full
     sizes: tuple[int, int]
     gold_seconds: float
+    workers: WorkerPool
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,6 @@ class PlayedEpisode:
     episode: Episode
     tokens: EpisodeTokens
     outcome: Outcome
-    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def answer(self) -> str | None:
@@ -89,11 +89,11 @@ def play_jobs(
     with ExitStack() as stack:
         worlds: dict[tuple[int, tuple[int, int]], World] = {}
         with clock("build"):
-            for job in jobs:
-                if (job.index, job.draw) not in worlds:
-                    worlds[job.index, job.draw] = stack.enter_context(
-                        open_world(corpus, job.index, job.draw, settings.mode, settings.sizes, settings.limits)
-                    )
+            for index, draw in dict.fromkeys((job.index, job.draw) for job in jobs):
+                world = open_world(
+                    corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers
+                )
+                worlds[index, draw] = stack.enter_context(world)
             at = [worlds[job.index, job.draw] for job in jobs]
             episodes = [
                 world.episode(settings.episode, settings.prompts, job.gated, settings.evidence)
