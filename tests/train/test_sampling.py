@@ -44,6 +44,13 @@ def test_no_token_without_weight_is_drawn_at_either_end_of_the_unit_interval():
     assert tokens.tolist() == [1, 2]
 
 
+def test_temperature_0_is_greedy():
+    logits = torch.tensor([[0.0, 3.0, 2.9], [1.0, -1.0, 0.5]])
+    tokens, logprobs = sample(logits, torch.tensor([0.999, 0.999]), Sampling(temperature=0.0, top_p=0.95, top_k=20))
+    assert tokens.tolist() == [1, 0]
+    assert logprobs.tolist() == [0.0, 0.0]
+
+
 def test_a_stream_is_fixed_by_its_key():
     first, again, other = Uniforms(2**63 + 1), Uniforms(2**63 + 1), Uniforms(5)
     numbers = [first.next() for _ in range(1_500)]

@@ -8,7 +8,10 @@ import torch
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn, and how many (counts are tokens; ``top_k`` 0 and ``top_p`` 1 switch the truncation off)."""
+    """How tokens are drawn, and how many (counts are tokens; ``top_k`` 0 and ``top_p`` 1 switch the truncation off).
+
+    ``temperature`` 0 takes the most likely token.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -35,11 +38,13 @@ class Uniforms:
 
 
 def sample(logits: torch.Tensor, uniforms: torch.Tensor, sampling: Sampling) -> tuple[torch.Tensor, torch.Tensor]:
-    """One token a row by inverse transform.
+    """One token a row by inverse transform; at temperature 0 the most likely one, with log-probability 0.
 
     ``logits`` (rows, vocabulary), ``uniforms`` (rows,) in [0, 1). Returns token ids (rows,) and their log-probabilities
     (rows,) under the temperature alone: what the trainer's forward computes, also where top-k or top-p truncated.
     """
+    if sampling.temperature == 0:
+        return logits.argmax(-1), logits.new_zeros(len(logits), dtype=torch.float32)
     log_probabilities = torch.log_softmax(logits.float() / sampling.temperature, -1)
     weights = log_probabilities.exp()
     if sampling.top_k or sampling.top_p < 1.0:
