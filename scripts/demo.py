@@ -19,8 +19,8 @@ from rich.table import Table
 from corpus import CorpusError
 from train.config import Config
 from train.config_check import ConfigError
-from train.config_load import load_config
-from train.folder import run_folder
+from train.config_load import load_config, save_config
+from train.folder import CONFIG, run_folder
 
 SUMMARY = "summary.json"
 ROWS = (
@@ -38,14 +38,24 @@ ROWS = (
 
 
 def choose_folder(config: Config) -> tuple[Config, bool]:
-    """The run's name with the seed, and whether an unfinished run of that name is to be taken up."""
+    """The run's name with the seed, and whether an unfinished run of that name and configuration is to be taken up."""
     base, number = f"{config.name}-seed{config.seed}", 1
     while True:
-        name = base if number == 1 else f"{base}-{number}"
-        folder = Path(config.output) / name
-        if not (folder / SUMMARY).exists():
-            return dataclasses.replace(config, name=name), (folder / "config.yaml").exists()
+        config = dataclasses.replace(config, name=base if number == 1 else f"{base}-{number}")
+        folder = run_folder(config)
+        if not (folder / CONFIG).exists():
+            return config, False
+        if not (folder / SUMMARY).exists() and is_saved(config, folder / CONFIG):
+            return config, True
         number += 1
+
+
+def is_saved(config: Config, path: Path) -> bool:
+    """Whether ``path`` holds ``config``; an older version's keys need not be known any more."""
+    try:
+        return load_config([path]) == config
+    except ConfigError:
+        return False
 
 
 def stored(path: Path, make: Any) -> Any:
@@ -111,6 +121,7 @@ def main(arguments: list[str]) -> None:
     tokenizer = load_tokenizer(path)
     console.rule("before")
     folder.mkdir(parents=True, exist_ok=True)
+    save_config(config, folder / CONFIG)
     before = timed(
         "before", lambda: stored(folder / "before.json", lambda: evaluated(load_model(config, path), tokenizer))
     )

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tests.conftest import ROOT
 from train.config import Config
+from train.config_load import save_config
 
 spec = importlib.util.spec_from_file_location("demo_script", ROOT / "scripts" / "demo.py")
 demo = importlib.util.module_from_spec(spec)
@@ -19,10 +20,21 @@ def test_a_demo_that_was_stopped_is_taken_up_and_a_finished_one_left_alone(tmp_p
     assert demo.choose_folder(config) == (dataclasses.replace(config, name="demo-seed3"), False)
     folder = tmp_path / "demo-seed3"
     folder.mkdir()
-    assert demo.choose_folder(config)[1] is False  # stopped before training began
-    (folder / "config.yaml").touch()
-    assert demo.choose_folder(config)[1] is True
+    save_config(dataclasses.replace(config, name="demo-seed3"), folder / demo.CONFIG)
+    assert demo.choose_folder(config) == (dataclasses.replace(config, name="demo-seed3"), True)
     (folder / demo.SUMMARY).touch()
+    assert demo.choose_folder(config) == (dataclasses.replace(config, name="demo-seed3-2"), False)
+
+
+def test_a_demo_of_other_settings_is_not_taken_up(tmp_path):
+    """Its questions before training would be compared with others after it."""
+    config = dataclasses.replace(Config(), name="demo", seed=3, output=str(tmp_path))
+    folder = tmp_path / "demo-seed3"
+    folder.mkdir()
+    save_config(dataclasses.replace(config, name="demo-seed3"), folder / demo.CONFIG)
+    other = dataclasses.replace(config, evaluate=dataclasses.replace(config.evaluate, questions=7))
+    assert demo.choose_folder(other) == (dataclasses.replace(other, name="demo-seed3-2"), False)
+    (folder / demo.CONFIG).write_text("train:\n  gone_key: 1\n")
     assert demo.choose_folder(config) == (dataclasses.replace(config, name="demo-seed3-2"), False)
 
 
