@@ -1,7 +1,10 @@
 """An update's metrics, from the records of its episodes."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
+
+from curriculum.buckets import NAMES
+from env.episode import EndedBy
 
 
 def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float]:
@@ -20,10 +23,10 @@ def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float
         "written_tokens": sum(r["written_tokens"] for r in records) / n,
         "tables": sum(len(r["tables"]) for r in records) / n,
     }
-    for name, count in Counter(r["ended_by"] for r in records).items():
-        metrics[f"ended_by/{name}"] = count / n
-    for name, count in Counter(r["bucket"] for r in records).items():
-        metrics[f"bucket/{name}"] = count / n
+    # Every name at every update, also with 0: a curve without gaps.
+    for column, names in (("ended_by", get_args(EndedBy)), ("bucket", NAMES)):
+        counts = Counter(r[column] for r in records)
+        metrics |= {f"{column}/{name}": counts[name] / n for name in names}
     rewards = [r["reward"] for r in records]
     equal = sum(len(set(rewards[start : start + group])) == 1 for start in range(0, n, group))
     metrics["zero_variance_groups"] = equal / (n / group)

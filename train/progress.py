@@ -35,12 +35,7 @@ class ProgressLog(TrainerCallback):
         """Start the bar at the update where the run begins or goes on."""
         if not state.is_world_process_zero:
             return
-        kept = []
-        if self.file.exists():
-            kept = [
-                line for line in self.file.read_text().splitlines() if json.loads(line)["update"] < state.global_step
-            ]
-        self.file.write_text("".join(line + "\n" for line in kept))
+        drop_lines(self.file, state.global_step)
         self.task = self.bar.add_task("updates", total=args.max_steps, completed=state.global_step)
         self.bar.start()
 
@@ -60,6 +55,24 @@ class ProgressLog(TrainerCallback):
         )
         self.bar.update(self.task, completed=state.global_step, description=rates)
 
+    def stop(self) -> None:
+        """Give the terminal back; also after an error or Ctrl-C."""
+        self.bar.stop()
+
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Stop the bar."""
-        self.bar.stop()
+        self.stop()
+
+
+def drop_lines(file: Path, update: int) -> None:
+    """Keep the lines of the updates before ``update`` alone; a last line that a kill cut off goes too."""
+    kept = []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            if json.loads(line)["update"] < update:
+                kept.append(line + "\n")
+        except json.JSONDecodeError:
+            break
+    partial = file.with_suffix(".partial")
+    partial.write_text("".join(kept))
+    partial.replace(file)

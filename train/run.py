@@ -163,15 +163,20 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     path = policy_path(config, console)
     tokenizer = load_tokenizer(path)
     experiment = make_experiment(config, folder, corpus, eligible, tokenizer)
+    progress = ProgressLog(folder, console)
     trainer = SqlGRPOTrainer(
         experiment,
         model=load_model(config, path),
         args=grpo_config(config, folder, launched_processes()),
         processing_class=tokenizer,
-        callbacks=[ProgressLog(folder, console)],
+        callbacks=[progress],
     )
     trainer.remove_callback(PrinterCallback)
     if checkpoint is not None:
         console.print(f"resuming from {checkpoint}")
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except BaseException:
+        progress.stop()
+        raise
     return FinishedRun(folder, trainer)

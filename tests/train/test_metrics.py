@@ -1,0 +1,37 @@
+"""An update's metrics, by hand."""
+
+import pytest
+
+from train.metrics import update_metrics
+
+
+def record(tier: str, reward: float, ended_by: str = "submit_sql", gated: bool = False) -> dict:
+    return {
+        "tier": tier,
+        "reward": reward,
+        "ended_by": ended_by,
+        "gated": gated,
+        "bucket": "short",
+        "rounds": 3,
+        "calls": 4,
+        "written_tokens": 10,
+        "tables": ["a", "b"],
+    }
+
+
+def test_rates_are_shares_of_the_episodes_and_no_name_is_missing():
+    records = [
+        record("equivalent", 3.0),
+        record("equivalent", 3.0),
+        record("executable", 1.5, "final_turn", gated=True),
+        record("invalid", 0.0, "no_answer"),
+    ]
+    metrics = update_metrics(records, 2)
+    assert (metrics["equivalent_rate"], metrics["executable_rate"], metrics["invalid_rate"]) == (0.5, 0.25, 0.25)
+    assert metrics["parsable_rate"] == 0.0
+    assert metrics["gate_rate"] == 0.25
+    assert (metrics["rounds"], metrics["tool_calls"], metrics["tables"]) == (3, 4, 2)
+    assert metrics["ended_by/submit_sql"] == 0.5 and metrics["ended_by/token_budget"] == 0.0
+    assert metrics["bucket/short"] == 1.0 and metrics["bucket/very_long"] == 0.0
+    assert sum(value for name, value in metrics.items() if name.startswith("ended_by/")) == pytest.approx(1.0)
+    assert metrics["zero_variance_groups"] == 0.5  # the first group's two rewards are one

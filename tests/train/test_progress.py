@@ -1,0 +1,46 @@
+"""What a run shows: one line an update, and a file of metrics that a resume takes up."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from train.progress import ProgressLog, drop_lines
+
+RATES = {"equivalent_rate": 0.5, "executable_rate": 0.25, "parsable_rate": 0.25, "invalid_rate": 0.0}
+LOGS = {**RATES, "reward": 1.5, "tool_calls": 4.0, "gate_rate": 1.0, "kl": 0.01, "seconds/update": 2.0}
+
+
+def updates(file: Path) -> list[int]:
+    return [json.loads(line)["update"] for line in file.read_text().splitlines()]
+
+
+def test_lines_from_the_resume_on_and_a_half_line_are_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    drop_lines(file, 0)
+    assert file.read_text() == ""
+    file.write_text("".join(json.dumps({"update": n}) + "\n" for n in range(5)) + '{"upda')
+    drop_lines(file, 3)
+    assert updates(file) == [0, 1, 2]
+    file.write_text('{"update": 0}\n{"upda')
+    drop_lines(file, 3)
+    assert updates(file) == [0]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_an_update_is_a_line_in_the_file_and_on_a_terminal_a_bar_with_the_four_rates(tmp_path: Path) -> None:
+    console = Console(record=True, width=160, force_terminal=True, file=(tmp_path / "screen").open("w"))
+    log = ProgressLog(tmp_path, console)
+    args = TrainingArguments(output_dir=str(tmp_path), max_steps=3, report_to="none", use_cpu=True)
+    state, control = TrainerState(global_step=0, is_world_process_zero=True), TrainerControl()
+    log.on_train_begin(args, state, control)
+    state.global_step = 1
+    log.on_log(args, state, control, logs=dict(LOGS))
+    log.on_log(args, state, control, logs={"train_runtime": 3.0})  # the summary at the end is no update
+    log.bar.refresh()
+    log.on_train_end(args, state, control)
+    assert updates(tmp_path / "metrics.jsonl") == [0]
+    text = console.export_text()
+    assert "update    0  reward 1.50  equivalent 50%  executable 25%  parsable 25%  invalid 0%  calls 4.0" in text
+    assert "1/3" in text
