@@ -4,7 +4,7 @@ import time
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum import Buckets, Curriculum, MixtureSchedule
@@ -22,7 +22,6 @@ def shares(draw: st.DrawFn) -> tuple[float, ...]:
 
 
 @given(shares(), shares(), st.integers(1, 30), st.integers(0, 2**32), st.integers(0, 5), st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
 def test_counts_are_the_rounded_mixture_and_sum_to_the_batch(
     start: tuple[float, ...], end: tuple[float, ...], size: int, seed: int, warmup: int, ramp: int
 ) -> None:
