@@ -1,6 +1,7 @@
 """The gold query's result: computed once for all candidates of a question, on a connection of its own."""
 
 import marshal
+import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -46,6 +47,10 @@ class GoldResults:
     def __init__(self, entries: int = 256, size: int = 256_000_000) -> None:
         """``entries`` and ``size`` (bytes) bound what is kept."""
         self.entries, self.size = entries, size
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Start anew; also in a forked child, where what other threads were computing or locking never ends."""
         self._futures: OrderedDict[tuple, Future[Gold]] = OrderedDict()  # the one used longest ago first
         self._sizes: dict[tuple, int] = {}  # of those that are done
         self._total = 0
@@ -111,3 +116,5 @@ def file_state(database: Path) -> tuple[Any, ...]:
 
 
 gold_results = GoldResults()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=gold_results.forget_all)

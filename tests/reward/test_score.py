@@ -1,7 +1,10 @@
 """Tiers and rewards: what no answer can earn, what the group may change, and how errors are told apart."""
 
+import os
 import pickle
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 
 from env.sandbox import Limits, Sandbox, WorkerPool
 from reward import GoldError, score_candidate, score_group, with_agreement
-from reward.gold import GoldResults
+from reward.gold import GoldResults, gold_results
 from reward.score import BEST_WRONG, STEP, executable_reward
 from tests.reward.conftest import SHOP, build
 
@@ -192,6 +195,21 @@ def test_the_gold_query_runs_once_for_all_who_ask(shop_file):
     assert len({gold.result.rows[0] for gold in golds}) == 1
     assert results.get(slow, shop_file, Limits()) is golds[0]
     assert results.get(slow, shop_file, Limits(seconds=9.0)) is not golds[0]
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_threads(shop_file):
+    """A result that a thread of the parent was computing at the fork never comes in the child."""
+    slow = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000000) SELECT count(*) FROM n"
+    thread = threading.Thread(target=gold_results.get, args=(slow, shop_file, Limits(seconds=30.0)))
+    thread.start()
+    time.sleep(0.2)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        answer = gold_results.get(slow, shop_file, Limits(seconds=30.0)).result.rows
+        os._exit(0 if answer == [(4_000_000,)] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
 
 
 def test_a_failed_gold_query_is_asked_again(shop_file):
