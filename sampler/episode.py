@@ -11,7 +11,7 @@ from pathlib import Path
 from sampler.build import build_from
 from sampler.folders import memory_root, scratch_folder
 from sampler.overlay import SIDES, overlay_database
-from sampler.source import SourceFile, read_source
+from sampler.source import MissingExtension, SourceFile, read_source
 
 # A file up to here is copied in at most 20 ms even when every table is chosen; a larger one is overlaid.
 SMALL_BYTES = 8 * 2**20
@@ -43,21 +43,38 @@ def open_episode_database(source: str | Path, tables: Sequence[str], small_bytes
     """The database of ``tables``, in this order, from the file ``source``, which nobody may write meanwhile.
 
     A source of at most ``small_bytes`` is copied, table by table, into memory where there is room; a larger one
-    is overlaid: neither copied nor read, it opens in milliseconds. Errors are those of ``build_database``.
+    is overlaid: neither copied nor read, it opens in milliseconds. So is a small one whose rows SQLite cannot copy, for
+    want of another program's collations or functions. Errors are those of ``build_database``.
     """
     file = read_source(source)
-    if file.size > small_bytes:
-        for root in _link_roots(file):
-            database = _try(file, tables, root)
-            if database is not None:
-                return database
-        warnings.warn(
-            f"{source} ({file.size / 2**20:.0f} MB) can be linked from none of {_link_roots(file)}, so its tables are "
-            "copied for each group: put it on a file system where its owner may write",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    if file.size <= small_bytes:
+        try:
+            return _copied(file, tables)
+        except MissingExtension:
+            database = _overlaid(file, tables)
+            if database is None:
+                raise
+            return database
+    database = _overlaid(file, tables)
+    if database is not None:
+        return database
+    warnings.warn(
+        f"{source} ({file.size / 2**20:.0f} MB) can be linked from none of {_link_roots(file)}, so its tables are "
+        "copied for each group: put it on a file system where its owner may write",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return _copied(file, tables)
+
+
+def _copied(file: SourceFile, tables: Sequence[str]) -> EpisodeDatabase:
     return _place(memory_root(file.size), tables, lambda out: build_from(file, tables, out))
+
+
+def _overlaid(file: SourceFile, tables: Sequence[str]) -> EpisodeDatabase | None:
+    """The overlay at the first place that allows one, or None."""
+    attempts = (_try(file, tables, root) for root in _link_roots(file))
+    return next((database for database in attempts if database is not None), None)
 
 
 def _link_roots(file: SourceFile) -> list[Path]:

@@ -92,6 +92,10 @@ def read_source(path: str | Path) -> SourceFile:
     return SourceFile(file, header, size)
 
 
+class MissingExtension(ValueError):
+    """SQLite lacks a collation or a function that the rows' indexes or generated columns need."""
+
+
 @contextmanager
 def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit mode to which the file is attached as ``source``, read-only.
@@ -108,7 +112,9 @@ def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
             connection.execute("ATTACH ? AS source", (f"{file.path.as_uri()}?mode=ro&immutable=1",))
             yield connection
         except sqlite3.DatabaseError as error:
-            raise ValueError(f"no database can be built from {file.path}: {error}") from error
+            missing = str(error).startswith(("no such collation sequence", "unknown function"))
+            kind = MissingExtension if missing else ValueError
+            raise kind(f"no database can be built from {file.path}: {error}") from error
 
 
 def select_entries(connection: sqlite3.Connection, file: SourceFile, tables: Sequence[str]) -> Selection:

@@ -97,6 +97,32 @@ def test_schemas_that_cannot_be_written_again_are_copied_by_pages(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TABLE t (a TEXT COLLATE phone UNIQUE, b);",
+        "CREATE TABLE t (a TEXT, b); CREATE INDEX i ON t (a COLLATE phone);",
+        "CREATE TABLE t (a TEXT, b); CREATE INDEX i ON t (sound(a));",
+        "CREATE TABLE t (a TEXT, b AS (sound(a)));",
+        "CREATE TABLE t (a TEXT, b); CREATE INDEX i ON t (a) WHERE sound(b);",
+    ],
+)
+def test_rows_that_only_another_program_can_index(tmp_path: Path, script: str) -> None:
+    """Its collations and functions are missing here, so SQLite cannot copy the rows: the file is overlaid, if small."""
+    source = tmp_path / "s.sqlite"
+    with closing(sqlite3.connect(source)) as connection:
+        connection.create_collation("phone", lambda a, b: (a > b) - (a < b))
+        connection.create_function("sound", 1, str, deterministic=True)
+        connection.executescript(
+            f"{script} CREATE TABLE hidden (c); INSERT INTO t (rowid, a) VALUES (4, 'x'), (9, 'y');"
+        )
+    with open_episode_database(source, ["t"]) as database:
+        assert rows(database.path, "SELECT rowid, a FROM t NOT INDEXED") == [(4, b"x"), (9, b"y")]
+        assert SchemaGraph.from_file(database.path).tables == ("t",)
+    with pytest.raises(ValueError, match=r"s\.sqlite: (no such collation sequence: phone|unknown function: sound)"):
+        build_database(source, ["t"], tmp_path / "out.sqlite")
+
+
+@pytest.mark.parametrize(
     ("definition", "columns"),
     [
         ("(id INTEGER PRIMARY KEY, a, b AS (a))", "id, a"),
