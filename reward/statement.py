@@ -11,6 +11,7 @@ from functools import lru_cache
 from sqlglot import exp
 from sqlglot.dialects.sqlite import SQLite
 from sqlglot.parsers.sqlite import SQLiteParser
+from sqlglot.tokens import TokenType
 
 from env.schema import fold_name
 
@@ -62,6 +63,12 @@ class TooManySteps(Exception):
 
 class BoundedParser(SQLiteParser):
     """sqlglot's parser with an end. Its one way through the tokens, forth and back, is ``_advance``."""
+
+    # sqlglot drops a plus sign, but with one an expression is no bare column.
+    UNARY_PARSERS = {
+        **SQLiteParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: self.expression(exp.Neg(this=self._parse_unary())),
+    }
 
     def read(self, sql: str) -> list[exp.Expr | None]:
         """The trees of the statements. Raises TooManySteps, and what sqlglot raises."""
