@@ -234,9 +234,11 @@ def main() -> int:
         "synsql_mb": synsql["mb"],
         "shard_growth": growth,
     }
-    ok = all(measured[name] <= limit for name, limit in LIMITS.items())
+    # At a tenth of the size memory is the imports', and its growth says nothing.
+    limits = {name: limit for name, limit in LIMITS.items() if not (options.quick and name == "shard_growth")}
+    ok = all(measured[name] <= limit for name, limit in limits.items())
     figures = {"prepare": all_, "index": index, "synsql": synsql, "shard_growth": growth}
-    print(json.dumps({"benchmark": "prepare", **figures, "limits": LIMITS, "ok": ok}))
+    print(json.dumps({"benchmark": "prepare", **figures, "limits": limits, "ok": ok}))
     return 0 if ok else 1
 
 
