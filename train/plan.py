@@ -11,7 +11,7 @@ from curriculum import MixtureSchedule, gate_probability
 from curriculum.buckets import NAMES
 from train.config import Config
 from train.config_check import ConfigError
-from train.data import prepared_folder
+from train.data import prepare_command, prepared_folder
 from train.memory import GIB, QWEN35_2B, checkpoint_bytes, memory_parts
 from train.schedule import anchors, learning_rate, turning_points
 from train.shape import batch_shape, check_corpus_size, launched_processes
@@ -72,11 +72,7 @@ def corpus_text(config: Config) -> str:
         return f"corpus: {questions:,} questions in {folder}"
     if source is not None or name == "demo":
         return f"corpus: {folder} is not there yet; the run prepares it from {source or 'the generator'}"
-    limit = "" if config.corpus.limit is None else f" --limit {config.corpus.limit}"
-    return (
-        f"corpus: {folder} is not there yet; prepare it first:\n"
-        f"  python -m corpus prepare --corpus {name} --source PATH --split {split}{limit} --out {folder}"
-    )
+    return f"corpus: {folder} is not there yet; prepare it first:\n  {prepare_command(config, split)}"
 
 
 def totals(config: Config) -> Table:

@@ -122,6 +122,10 @@ def test_dry_run_prints_the_plan_without_torch() -> None:
         ([], "no config file given"),
         ([str(DEMO), "configs/other.yaml"], "no config file at configs/other.yaml"),
         ([str(DEMO), "corpus.name=jsonl", "corpus.source=/nowhere"], "/nowhere"),
+        ([str(DEMO), "corpus.name=bird", "corpus.limit=9"], "python -m corpus prepare --corpus bird --source PATH"),
+        ([str(DEMO), "corpus.name=bird", "corpus.limit=9"], "--limit 9"),
+        ([str(DEMO), "env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
+        ([str(DEMO), "model.path=./nowhere"], "./nowhere is no folder"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(
