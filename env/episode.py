@@ -113,11 +113,16 @@ class Episode:
                 return self._end(record.args["sql"], "submit_sql")
         return self._observe(turn)
 
-    def stop(self, reason: Literal["token_budget"]) -> Finished:
-        """End from outside, when the episode's token budget is used up: the last working query is the answer."""
+    def stop(self, reason: Literal["token_budget"], unfinished: str = "") -> Finished:
+        """End from outside, when the episode's token budget is used up: the last working query is the answer.
+
+        ``unfinished``: what the policy had written of a turn by then; it is recorded, and no call of it is run.
+        """
         self._must_be_open()
         if reason != "token_budget":
             raise ValueError(f"an episode is stopped for 'token_budget', not for {reason!r}")
+        if unfinished:
+            self.turns.append(Turn(unfinished))
         return self._end(self.last_working_query, "token_budget")
 
     def _must_be_open(self) -> None:

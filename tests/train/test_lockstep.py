@@ -1,5 +1,7 @@
 """Lockstep decoding: what it returns is what a plain forward pass of the same tokens says, whatever the batch."""
 
+from itertools import groupby
+
 import pytest
 import torch
 
@@ -83,6 +85,15 @@ def test_the_token_budget_ends_an_episode_within_it(random_policy, tokenizer, sa
         assert tokens.completion_ids[-1] == frame.stop_id
         assert len(tokens.env_mask) == len(tokens.logprobs) == len(tokens.completion_ids)
     assert any(e.finished.ended_by == "token_budget" for e in made)
+    # Every token that the policy wrote is in the record, those of a turn that the budget cut too.
+    for episode, tokens in zip(made, played, strict=True):
+        assert [turn.completion for turn in episode.turns] == [frame.decode(ids) for ids in written_turns(tokens)]
+
+
+def written_turns(tokens):
+    """The runs of tokens that the policy wrote."""
+    pairs = zip(tokens.completion_ids, tokens.env_mask, strict=True)
+    return [[t for t, _ in run] for written, run in groupby(pairs, key=lambda pair: pair[1]) if written]
 
 
 def test_a_prompt_over_the_budget_is_a_clear_error(random_policy, tokenizer, sandbox, pool):

@@ -119,7 +119,7 @@ class _Row:
 
     def stop(self) -> None:
         """The token budget is used up in the middle of a turn."""
-        self.episode.stop("token_budget")
+        self.episode.stop("token_budget", self.frame.decode(self.turn))
         self.tokens.append(self.frame.stop_id)
         self.done = True
 
