@@ -52,7 +52,14 @@ class SqlGRPOTrainer(GRPOTrainer):
             train_dataset=experiment.dataset,
             **trl_arguments,
         )
-        every = experiment.config.train.anchor_updates
+        train = experiment.config.train
+        episodes, wanted = self.args.generation_batch_size, train.questions_per_update * train.candidates
+        if episodes != wanted or self.args.gradient_accumulation_steps != self.args.steps_per_generation:
+            # As when a launcher started other processes than its environment says.
+            raise RuntimeError(
+                f"an update would hold {episodes} episodes on {self.accelerator.num_processes} processes, not {wanted}"
+            )
+        every = train.anchor_updates
         if self.ref_model is not None and every:
             self.add_callback(ReferenceAnchor(self.ref_model, self.accelerator, every))
 
