@@ -12,13 +12,16 @@ from curriculum import Buckets, masked_length  # only here: the package itself k
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; 1 after bad input or what the system refuses (a full disk), which is printed as one line."""
+    """The command line; 1 after bad input or what the system refuses (a full disk), 130 after Ctrl-C: one line each."""
     options = _parser().parse_args(arguments)
     try:
         options.command(options)
     except (CorpusError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped: the same command goes on with what is left", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -77,6 +77,22 @@ def test_killed_again_and_again(tmp_path: Path, corpus: str, make: Callable[[Pat
     assert len(list((out / "databases").iterdir())) == len(undisturbed.databases())
 
 
+def test_stopped_from_the_keyboard(tmp_path: Path) -> None:
+    """One line, no traceback, and the same command goes on."""
+    source, out = slow_jsonl(tmp_path / "in"), tmp_path / "out"
+    command = [sys.executable, "-m", "corpus", "prepare", "--corpus", "jsonl", "--workers", "1"]
+    command += ["--source", str(source), "--out", str(out)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while judged(out) < 1:
+        assert process.poll() is None, "it ended before it could be stopped"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said, shown = process.communicate(timeout=30)
+    assert process.returncode == 130 and said == ""
+    assert shown.splitlines()[-1] == "stopped: the same command goes on with what is left" and "Traceback" not in shown
+    assert len(prepare("jsonl", source, out, workers=1, progress=False)) == 1000
+
+
 def test_killed_between_the_marker_and_the_end(tmp_path: Path) -> None:
     source = slow_sqale(tmp_path / "in")
     prepare("sqale", source, tmp_path / "out", workers=1, progress=False, limit=2)
