@@ -25,6 +25,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     kind = Path(metafunc.module.__file__).stem.removeprefix("test_")
     cases = [case for file in sorted(FOLDER.glob(f"{kind}*.jsonl")) for case in read_cases(file)]
+    if not any(FOLDER.glob("*.jsonl")):
+        raise pytest.UsageError(f"no case files (*.jsonl) in {FOLDER}: CASES_DIR must name a folder that holds some")
     if not cases:
         skipped = pytest.param(None, marks=pytest.mark.skip(reason=f"no {kind}*.jsonl in {FOLDER}"), id="no-file")
         metafunc.parametrize("case", [skipped])
