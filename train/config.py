@@ -102,7 +102,7 @@ class CurriculumConfig:
 class RewardConfig:
     """How an answer is scored; the tiers themselves are the card's and no keys."""
 
-    gold_seconds: float = key(30.0, "assumption", "seconds the gold query may run", above=0)
+    gold_seconds: float = key(30.0, "assumption", "seconds the gold query may run when an answer is scored", above=0)
 
 
 @dataclass

@@ -90,6 +90,11 @@ def _relations(config: Config) -> list[tuple[str, bool, str]]:
             len(cuts) == 3 and all(0 < cut < 100 for cut in cuts) and cuts == sorted(set(cuts)),
             f"must be three rising numbers between 0 and 100, not {cuts}",
         ),
+        (
+            "reward.gold_seconds",
+            config.reward.gold_seconds >= config.env.query_seconds,
+            f"({config.reward.gold_seconds:g}) must not be under env.query_seconds ({config.env.query_seconds:g})",
+        ),
         ("curriculum.start", *_mixture(curriculum.start)),
         ("curriculum.end", *_mixture(curriculum.end)),
         (

@@ -56,6 +56,7 @@ def test_interpolation_is_resolved() -> None:
         ("curriculum.end=[0.5,0.5,0.5,-0.5]", ["curriculum.end must be four shares"]),
         ("curriculum.percentiles=[50,40,95]", ["curriculum.percentiles must be three rising numbers"]),
         ("sampler.max_tables=2", ["sampler.max_tables (2) must not be under sampler.min_tables (4)"]),
+        ("env.query_seconds=40", ["reward.gold_seconds (30) must not be under env.query_seconds (40)"]),
         ("rollout.max_episode_tokens=10", ["must be over rollout.max_turn_tokens"]),
         ("evaluate.tables=distractors", ["evaluate.tables must be sampled, gold, distractors:N or full"]),
         ("policy.layers=lx", ["policy.layers must be a word of the letters l and f"]),

@@ -9,6 +9,7 @@ from corpus import CorpusError, PreparedCorpus, prepare
 from train.config import Config
 from train.config_check import ConfigError
 from train.config_load import load_config
+from train.data import gold_limit, prepared_folder
 from train.preflight import (
     check_built,
     check_databases,
@@ -86,6 +87,14 @@ def test_a_tracker_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 def test_difficulties_that_no_question_has_are_named(corpus: PreparedCorpus) -> None:
     with pytest.raises(ConfigError, match=r"corpus.difficulties=\['hard'\]; it names none: set corpus.difficulties"):
         eligible_questions(config("corpus.difficulties=[hard]"), corpus)
+
+
+def test_a_corpus_is_prepared_within_the_time_that_a_policys_query_has() -> None:
+    mine = config("corpus.name=jsonl", "corpus.source=my_data", "env.query_seconds=7", "evaluate.query_seconds=40")
+    assert (gold_limit(mine, "train"), gold_limit(mine, "test")) == (7, 40)
+    slower = config("corpus.name=jsonl", "corpus.source=my_data", "env.query_seconds=8")
+    assert prepared_folder(mine, "train") != prepared_folder(slower, "train")
+    assert gold_limit(config("corpus.name=demo"), "train") == gold_limit(config("corpus.name=demo"), "test")
 
 
 def test_a_database_that_is_gone_is_noticed(corpus: PreparedCorpus) -> None:
