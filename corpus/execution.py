@@ -5,6 +5,7 @@ process that runs this code is ended from outside then (see ``corpus.workers``).
 """
 
 import marshal
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ INSTRUCTIONS = 5_000_000
 HEAP_MB = 192
 RESULT_MB = 56
 
+# Atomic, so that many comments cannot be divided in many ways.
+_EXPLAIN = re.compile(r"(?>\s|--[^\n]*\n|/\*.*?\*/)*+explain\b", re.IGNORECASE | re.DOTALL)
 POLL = 20_000  # virtual machine steps between looks at the clock: about a millisecond
 PORTION = 256  # rows fetched before their size is looked at
 
@@ -83,6 +86,8 @@ def run(connection: sqlite3.Connection, sql: str, deadline: float, most: int = R
 
     Raises QueryTimeout, TooManyRows, or QueryError with SQLite's own message.
     """
+    if _EXPLAIN.match(sql):
+        raise QueryError("EXPLAIN shows how a query would run and answers nothing")
     touched = Touched()
     connection.set_authorizer(_authorizer(touched))
     connection.set_progress_handler(lambda: time.monotonic() > deadline, POLL)

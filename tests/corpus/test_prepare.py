@@ -25,6 +25,8 @@ REASONS = {
     "DELETE FROM City": "gold does not execute",
     "SELECT 1 FROM City; SELECT 2 FROM City": "gold does not execute",
     "-- SELECT 1": "gold does not execute",
+    "EXPLAIN SELECT name FROM City": "gold does not execute",
+    "/* the plan */ explain query plan SELECT name FROM City": "gold does not execute",
     "SELECT 'a\x00b' FROM City": "gold does not execute",
     "SELECT zeroblob(2000000) FROM City": "gold does not execute",
     "SELECT 1": "gold reads no table",
