@@ -92,6 +92,7 @@ def parse_case(line: Any, databases: Path) -> Case:
     database = databases / line["db"]
     if not database.is_file():
         raise ValueError(f"no database file at {database}; --databases names the folder that db starts from")
+    Sandbox(database).close()  # raises ValueError for one that cannot be read as it is
     return Case(str(line.get("id", "")), line["gold"], database, predictions)
 
 

@@ -63,6 +63,13 @@ def test_a_wrong_line_is_named_before_anything_is_scored(write, shop_file, capsy
     assert out == "" and message in err and "cases.jsonl" in err
 
 
+def test_a_database_that_cannot_be_read_as_it_is(write, tmp_path, capsys):
+    (tmp_path / "d.sqlite").write_bytes(b"")
+    (tmp_path / "d.sqlite-wal").write_bytes(b"x")
+    assert main([write({"db": str(tmp_path / "d.sqlite"), "gold": "SELECT 1", "predictions": []})]) == 2
+    assert "cases.jsonl, line 1: " in (error := capsys.readouterr().err) and "d.sqlite-wal holds changes" in error
+
+
 def test_wrong_options(write, capsys, tmp_path):
     assert main([str(tmp_path / "none.jsonl")]) == 2
     assert "none.jsonl" in capsys.readouterr().err
