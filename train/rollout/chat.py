@@ -27,11 +27,20 @@ class ChatFrame:
     stop_ids: frozenset[int]
 
     def prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
-        """Token ids of the episode's first messages, up to where the policy starts to write."""
-        text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=self.enable_thinking
-        )
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        """Token ids of the episode's first messages, up to where the policy starts to write.
+
+        A question may hold "<|im_end|>" too: such messages are tokenized apart from the template, as plain characters.
+        """
+        special = self.tokenizer.get_added_vocab()
+        if not any(token in message["content"] for message in messages for token in special):
+            return self._tokens(self._rendered(messages))
+        marks = [f"message {number} stands here" for number in range(len(messages))]
+        rest = self._rendered([{**message, "content": mark} for message, mark in zip(messages, marks, strict=True)])
+        ids: list[int] = []
+        for message, mark in zip(messages, marks, strict=True):
+            before, _, rest = rest.partition(mark)
+            ids += self._tokens(before) + self._plain_tokens(message["content"])
+        return ids + self._tokens(rest)
 
     def rest_of_user_turn_ids(self, text: str) -> list[int]:
         """Token ids of a user turn's text and of all that stands before the policy's next token.
@@ -39,9 +48,19 @@ class ChatFrame:
         ``before_user_ids`` come before them. The parts are tokenized apart, so that a decoder can feed the first while
         the tools that produce ``text`` still run; every driver of an episode does it so, and all see the same tokens.
         """
-        # A cell of a database may hold "<|im_end|>": in tool text it is plain characters, and ends no turn.
-        told = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-        return told + list(self.after_user_ids)
+        return self._plain_tokens(text) + list(self.after_user_ids)
+
+    def _rendered(self, messages: list[dict[str, str]]) -> str:
+        return self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=self.enable_thinking
+        )
+
+    def _tokens(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def _plain_tokens(self, text: str) -> list[int]:
+        """A cell of a database may hold "<|im_end|>": told to the policy it is plain characters, and ends no turn."""
+        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
 
     def decode(self, ids: list[int]) -> str:
         """The text of one turn, its stop token left out."""
