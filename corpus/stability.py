@@ -120,10 +120,16 @@ def _copy_reversed(connection: sqlite3.Connection, table: str) -> None:
         return
     columns = [(row[1], row[2]) for row in connection.execute(f"PRAGMA main.table_xinfo({name})") if row[6] != 1]
     listed = ", ".join(quote_name(column) for column, _ in columns)
-    typed = ", ".join(f"{quote_name(column)} {affinity(declared)}" for column, declared in columns)
+    (strict,) = connection.execute("SELECT strict FROM pragma_table_list WHERE schema = 'main' AND name = ?", (table,))
+    kinds = [affinity("BLOB" if strict[0] and declared == "ANY" else declared) for _, declared in columns]
+    typed = ", ".join(f"{quote_name(column)} {kind}" for (column, _), kind in zip(columns, kinds, strict=True))
     connection.execute(f"CREATE TEMP TABLE {name} ({typed})")
     numbered = f'SELECT {listed}, row_number() OVER () AS "stored at" FROM main.{name}'
-    connection.execute(f'INSERT INTO temp.{name} SELECT {listed} FROM ({numbered}) ORDER BY "stored at" DESC')
+    try:
+        connection.execute(f'INSERT INTO temp.{name} SELECT {listed} FROM ({numbered}) ORDER BY "stored at" DESC')
+    except sqlite3.Error:
+        connection.execute(f"DROP TABLE temp.{name}")  # an empty copy would answer otherwise
+        raise
 
 
 def affinity(declared: str) -> str:

@@ -90,6 +90,20 @@ def test_reversed_scan_of_an_index_alone(tmp_path: Path) -> None:
     assert cause(unstable, "SELECT a FROM t WHERE a > 0 LIMIT 2") == "limit_ties"
 
 
+def test_a_table_that_cannot_be_copied_proves_nothing(tmp_path: Path) -> None:
+    """A picture over the limit on blobs ends the copy; an empty copy would make every question unstable."""
+    script = "CREATE TABLE t (id INT, picture BLOB); INSERT INTO t VALUES (1, zeroblob(2000000)), (2, NULL);"
+    pictures = GoldDatabase(database(tmp_path / "t.sqlite", script))
+    assert cause(pictures, "SELECT id FROM t") == ""
+    assert cause(pictures, "SELECT id FROM t LIMIT 1") == "limit_ties"
+
+
+def test_a_copy_keeps_every_value(tmp_path: Path) -> None:
+    script = "CREATE TABLE t (a ANY, b INT) STRICT; INSERT INTO t VALUES ('1', 1), (2, 2), ('03', 3);"
+    values = GoldDatabase(database(tmp_path / "t.sqlite", script))
+    assert cause(values, "SELECT a, b FROM t") == ""
+
+
 def test_probes_leave_the_connection_that_judges_alone(runners: GoldDatabase) -> None:
     cause(runners, "SELECT name, date('now') FROM runner LIMIT 1")
     (today,) = runners.judge("SELECT date('now') = date(julianday('now')) FROM runner LIMIT 1", 5)[1][0]
