@@ -8,6 +8,8 @@ tables are read.
 import sqlite3
 from collections.abc import Callable, Iterable
 
+from env.names import fold_name
+
 # Read something about the schema, change nothing. data_version is what full-text tables ask for themselves.
 PRAGMAS = frozenset(
     {
@@ -50,13 +52,6 @@ FUNCTION, RECURSIVE, PRAGMA = sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE,
 Callback = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 
-def fold(name: str) -> str:
-    """A name as SQLite compares names: ASCII letters in lower case, all others as they are."""
-    if name.isascii():
-        return name.lower()
-    return name.encode("utf-8", "surrogateescape").lower().decode("utf-8", "surrogateescape")
-
-
 def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str]) -> Callback:
     """The callback for ``Connection.set_authorizer``.
 
@@ -65,11 +60,11 @@ def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str]) ->
     statement spells it, which may be a common table expression's. A refusal adds DENIED.
     """
     known = TABLES | set(names)
-    folded = {fold(name) for name in known}
+    folded = {fold_name(name) for name in known}
     outside = set(modules) - TABLES  # sqlite_stmt, dbstat …: some can be read without being in the file
 
     def readable(name: str, column: str) -> bool:
-        name = fold(name)
+        name = fold_name(name)
         if name in folded:
             return True
         # With a column it is a table outside the file; without, it may be a common table expression.

@@ -8,7 +8,8 @@ import sqlite3
 from time import monotonic
 from typing import Any
 
-from env.authorizer import DENIED, authorizer, fold
+from env.authorizer import DENIED, authorizer
+from env.names import fold_name
 
 # Progress handler every so many instructions, about 30 µs: below 1% of a long query's time, far below a time limit.
 STEPS = 2_000
@@ -52,9 +53,9 @@ class Connection:
         self._connect_virtual_tables(virtual)
         shadow = self._shadow_tables() if virtual else set()
         self.tables = {
-            fold(name): name
+            fold_name(name): name
             for kind, name, _ in stored
-            if kind == "table" and name not in shadow and not fold(name).startswith("sqlite_")
+            if kind == "table" and name not in shadow and not fold_name(name).startswith("sqlite_")
         }
         connection.text_factory = str
         self._set_limits()
@@ -157,7 +158,7 @@ class Connection:
 
     def _tables_read(self) -> tuple[str, ...]:
         tables = self.tables
-        found = (tables.get(name) or tables.get(fold(name)) for name in self.reads)
+        found = (tables.get(name) or tables.get(fold_name(name)) for name in self.reads)
         return tuple({table for table in found if table})
 
 

@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from env.limits import QueryResult, SqlError
+from env.names import fold_name
 from env.protocol import ToolCall
 from env.sandbox import Sandbox
-from env.schema import ForeignKey, SchemaGraph, fold_name
+from env.schema import ForeignKey, SchemaGraph
 from env.text import cut, one_line, printable, table_lines
 
 

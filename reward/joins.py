@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from env.schema import SchemaGraph, fold_name
+from env.names import fold_name
+from env.schema import SchemaGraph
 from reward.statement import ColumnName, FromClause, Shared, from_clauses
 
 Pair = tuple[str, str]  # folded column names of a child and of its parent

@@ -13,7 +13,7 @@ from sqlglot.dialects.sqlite import SQLite
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.tokens import TokenType
 
-from env.schema import fold_name
+from env.names import fold_name
 
 # 100,000 characters take about 0.2 s; what a policy writes in one answer is a tenth of that.
 CHARS = 100_000

@@ -9,7 +9,8 @@ from contextlib import closing
 import networkx
 import pytest
 
-from env.schema import ForeignKey, SchemaGraph, fold_name
+from env.names import fold_name
+from env.schema import ForeignKey, SchemaGraph
 
 
 def graph_of(ddl: str) -> SchemaGraph:

@@ -12,8 +12,9 @@ import pytest
 import sqlglot
 
 from env.chance import rng
+from env.names import fold_name
 from env.sandbox import Limits, Sandbox, WorkerPool
-from env.schema import SchemaGraph, fold_name
+from env.schema import SchemaGraph
 from reward import score_group
 from tests.reward import slow
 
