@@ -236,17 +236,26 @@ def test_gold_results_are_forgotten_in_bounds_and_when_the_file_changes(tmp_path
     assert results.get("SELECT a FROM t", database, Limits()).result.rows == [("y",)]
 
 
-def test_the_policy_cannot_reach_the_gold_connection(tmp_path):
-    """What a policy's queries leave behind, a temporary view for instance, would be found on a shared connection."""
+def test_the_gold_query_has_a_connection_of_its_own(tmp_path, monkeypatch):
+    """The sandbox lets a query leave nothing behind; were there a way, it would not reach the gold query."""
+    asked = []
+    run_many = WorkerPool.run_many
+    monkeypatch.setattr(
+        WorkerPool,
+        "run_many",
+        lambda pool, client, queries: (
+            asked.extend((sql, client.key) for sql, *_ in queries) or run_many(pool, client, queries)
+        ),
+    )
     database = build(tmp_path / "d.sqlite", SHOP)
-    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(), pool) as sandbox:
+    gold, answer = "SELECT name FROM customer LIMIT 3", "VALUES ('Ana'), ('Bo'), ('Cy')"
+    with Sandbox(database) as sandbox:
         for sql in (
             "CREATE TEMP VIEW customer AS SELECT 'Ana' AS name",
             "PRAGMA reverse_unordered_selects = 1",
-            "BEGIN",
+            answer,
         ):
-            score_candidate("SELECT name FROM customer", database, sql, sandbox)
-        outcome = score_candidate(
-            "SELECT name FROM customer LIMIT 3", database, "VALUES ('Ana'), ('Bo'), ('Cy')", sandbox
-        )
-        assert outcome.tier == "equivalent"
+            outcome = score_candidate(gold, database, sql, sandbox)
+    assert outcome.tier == "equivalent"
+    keys = dict(asked)
+    assert [sql for sql, _ in asked].count(gold) == 1 and keys[gold] not in {keys[sql] for sql in keys if sql != gold}
