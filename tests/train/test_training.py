@@ -55,7 +55,7 @@ def train(work: Path, name: str, *more: str) -> Path:
 
 def metrics(folder: Path) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("seconds/", "step_time", "num_tokens")  # TRL counts tokens from the resume on
+    timed = ("seconds/", "step_time")
     return [{key: value for key, value in line.items() if not key.startswith(timed)} for line in lines]
 
 
