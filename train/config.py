@@ -156,7 +156,9 @@ class TrainConfig:
     importance_cap: float = key(3.0, "assumption", "largest ratio of the correction", above=0)
     save_updates: int = key(50, "ours", "updates between two checkpoints", low=1)
     keep_checkpoints: int = key(2, "ours", "newest checkpoints kept", low=1)
-    log_to: list[str] = key([], "ours", "trackers beside the plain log: wandb, trackio", choices=("wandb", "trackio"))
+    log_to: list[str] = key(
+        [], "ours", "trackers beside the plain log; WANDB_PROJECT names their project", choices=("wandb", "trackio")
+    )
     threads: int | None = key(None, "ours", "CPU threads of torch; null leaves torch's choice", low=1)
     use_cpu: bool = key(False, "ours", "train on the CPU even where a GPU is")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
 TIERS = ("equivalent", "executable", "parsable", "invalid")
@@ -20,13 +20,12 @@ class ProgressLog(TrainerCallback):
     def __init__(self, folder: Path, console: Console) -> None:
         self.file = folder / "metrics.jsonl"
         self.console = console
+        # All of it fits into 80 columns.
         self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=8),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.description}"),
             console=console,
             disable=not console.is_terminal,
         )
@@ -46,12 +45,13 @@ class ProgressLog(TrainerCallback):
         update = state.global_step - 1
         with self.file.open("a") as file:
             file.write(json.dumps({"update": update, **logs}) + "\n")
-        rates = "  ".join(f"{tier} {logs[f'{tier}_rate']:.0%}" for tier in TIERS)
+        rates = " ".join(f"{tier} {logs[f'{tier}_rate']:.0%}" for tier in TIERS)
         self.console.print(
             f"update {update:>4}  reward {logs['reward']:.2f}  {rates}  "
             f"calls {logs['tool_calls']:.1f}  gate {logs['gate_rate']:.0%}  kl {logs.get('kl', 0.0):.3f}  "
             f"{logs['seconds/update']:.1f} s",
             highlight=False,
+            soft_wrap=True,  # a log file has no width
         )
         self.bar.update(self.task, completed=state.global_step, description=rates)
 

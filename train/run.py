@@ -1,6 +1,7 @@
 """A training run: from a checked configuration to the last checkpoint."""
 
 import dataclasses
+import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from train.trainer import SqlGRPOTrainer
 
 POLICY_CACHE = "demo-policy"  # beside the prepared corpora
 DEMO = "demo"
+PROJECT = "sqale-grpo"  # where trackers file a run; WANDB_PROJECT names another
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def set_up_libraries(config: Config) -> None:
     """Bound torch's threads where the configuration does, and keep what is no news out of the run's lines."""
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
+    os.environ.setdefault("WANDB_PROJECT", PROJECT)
     transformers.utils.logging.disable_progress_bar()
     # transformers renames arguments that TRL still passes under their older names.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.|torch\.nn")
@@ -142,6 +145,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         logging_steps=1,
         report_to=train.log_to or "none",
         run_name=config.name,
+        project=os.environ.get("WANDB_PROJECT", PROJECT),
         disable_tqdm=True,
         dataloader_pin_memory=False,
         ddp_find_unused_parameters=False,

@@ -30,17 +30,20 @@ def test_lines_from_the_resume_on_and_a_half_line_are_dropped(tmp_path: Path) ->
 
 
 def test_an_update_is_a_line_in_the_file_and_on_a_terminal_a_bar_with_the_four_rates(tmp_path: Path) -> None:
-    console = Console(record=True, width=160, force_terminal=True, file=(tmp_path / "screen").open("w"))
+    console = Console(record=True, width=80, force_terminal=True, file=(tmp_path / "screen").open("w"))
     log = ProgressLog(tmp_path, console)
-    args = TrainingArguments(output_dir=str(tmp_path), max_steps=3, report_to="none", use_cpu=True)
+    args = TrainingArguments(output_dir=str(tmp_path), max_steps=1800, report_to="none", use_cpu=True)
     state, control = TrainerState(global_step=0, is_world_process_zero=True), TrainerControl()
     log.on_train_begin(args, state, control)
-    state.global_step = 1
+    state.global_step = 1_234
     log.on_log(args, state, control, logs=dict(LOGS))
     log.on_log(args, state, control, logs={"train_runtime": 3.0})  # the summary at the end is no update
     log.bar.refresh()
     log.on_train_end(args, state, control)
-    assert updates(tmp_path / "metrics.jsonl") == [0]
+    assert updates(tmp_path / "metrics.jsonl") == [1_233]
     text = console.export_text()
-    assert "update    0  reward 1.50  equivalent 50%  executable 25%  parsable 25%  invalid 0%  calls 4.0" in text
-    assert "1/3" in text
+    assert (
+        "update 1233  reward 1.50  equivalent 50% executable 25% parsable 25% invalid 0%  calls 4.0  gate 100%" in text
+    )
+    bar = next(line for line in text.splitlines() if "1234/1800" in line)
+    assert bar.rstrip().endswith("equivalent 50% executable 25% parsable 25% invalid 0%")
