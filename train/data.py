@@ -46,8 +46,15 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
     folder = prepared_folder(config, split)
     corpus = config.corpus
     if corpus.name == "demo" or corpus.source is not None:
-        seconds = gold_limit(config, split)
-        return prepare(corpus.name, corpus.source, folder, split=split, limit=corpus.limit, seconds=seconds)
+        return prepare(
+            corpus.name,
+            corpus.source,
+            folder,
+            split=split,
+            limit=corpus.limit,
+            seconds=gold_limit(config, split),
+            max_rows=config.env.max_rows,
+        )
     if not (folder / MARKER).exists():
         raise ConfigError(
             f"{folder} holds no prepared corpus; set corpus.source=PATH, or run `{prepare_command(config, split)}`"

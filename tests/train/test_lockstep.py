@@ -96,6 +96,10 @@ def written_turns(tokens):
     return [[t for t, _ in run] for written, run in groupby(pairs, key=lambda pair: pair[1]) if written]
 
 
-def test_a_prompt_over_the_budget_is_a_clear_error(random_policy, tokenizer, sandbox, pool):
-    with pytest.raises(ValueError, match="raise max_episode_tokens"):
-        play(random_policy, chat_frame(tokenizer), episodes(sandbox, 1), [1], Sampling(max_episode_tokens=20), pool)
+def test_a_prompt_over_the_budget_ends_its_own_episode_alone(random_policy, tokenizer, sandbox, pool):
+    frame = chat_frame(tokenizer)
+    made = [*episodes(sandbox, 1), Episode("long " * 900, sandbox, prompts=PROMPTS)]
+    played = play(random_policy, frame, made, [1, 2], Sampling(max_turn_tokens=12, max_episode_tokens=900), pool)
+    assert made[1].finished.ended_by == "token_budget" and made[1].finished.sql is None
+    assert (played[1].completion_ids, played[1].env_mask) == ([frame.stop_id], [0])
+    assert sum(played[0].env_mask) > 0 and made[0].finished.ended_by != "token_budget"

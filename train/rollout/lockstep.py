@@ -66,12 +66,12 @@ class _Row:
         self.turn: list[int] = []
         self.queue: deque[int] = deque()  # tokens to feed that the policy did not write
         self.pending: Future | None = None  # the turn's tools, running
-        self.done = len(self.tokens) + 1 >= sampling.max_episode_tokens
-        if self.done:
-            raise ValueError(
-                f"the prompt alone has {len(self.tokens)} tokens and the episode's budget is "
-                f"{sampling.max_episode_tokens}; raise max_episode_tokens or shorten the prompts"
-            )
+        self.done = False
+        if len(self.tokens) + 1 >= sampling.max_episode_tokens:
+            # One long question must not end a run: its episodes end before their first turn, and the record says so.
+            episode.stop("token_budget")
+            self.tokens.append(frame.stop_id)
+            self.done = True
 
     def take_sample(self, token: int, logprob: float, pool: ThreadPoolExecutor) -> int:
         """Record a sampled token; at the turn's end start its tools. Returns the token to feed next."""
@@ -145,7 +145,9 @@ def play(
     model.eval()
     try:
         rows = [_Row(episode, key, frame, sampling) for episode, key in zip(episodes, keys, strict=True)]
-        _decode(model, rows, sampling, pool, stats)
+        playing = [row for row in rows if not row.done]
+        if playing:
+            _decode(model, playing, sampling, pool, stats)
     finally:
         model.train(was_training)
     stats.seconds += time.monotonic() - started
