@@ -36,21 +36,23 @@ def evaluate(
     alone, so two models, or one before and after training, meet the same.
     """
     records: list[dict[str, Any]] = []
+    causes = corpus.unstable()
     for start in range(0, len(questions), BATCH):
         jobs = [EpisodeJob(index, 0, False, (seed, 0)) for index in questions[start : start + BATCH]]
         played = play_jobs(corpus, jobs, settings, play, pool, lambda stage: nullcontext())
-        records += [evaluation_record(p) for p in played]
+        records += [evaluation_record(p, causes[p.job.index]) for p in played]
         on_progress(len(records))
     return records
 
 
-def evaluation_record(played: PlayedEpisode) -> dict[str, Any]:
-    """The facts of one evaluated episode."""
+def evaluation_record(played: PlayedEpisode, unstable: str) -> dict[str, Any]:
+    """The facts of one evaluated episode; ``unstable``: why its gold result may change between two runs, or empty."""
     question = played.world.question
     results = [call.result for turn in played.episode.turns for call in turn.calls if call.error is None]
     return {
         "question_id": question.question_id,
         "difficulty": question.difficulty,
+        "unstable": unstable,
         "tables": len(played.world.tables),
         "tier": played.outcome.tier,
         "reward": played.outcome.reward,

@@ -49,10 +49,16 @@ def opened_all(gold_tables: Iterable[str], opened: Iterable[str]) -> bool:
 
 
 def summarize(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rates and means over records as ``evaluate.harness.evaluation_record`` makes them."""
+    """Rates and means over records as ``evaluate.harness.evaluation_record`` makes them.
+
+    Questions whose gold result is unstable have no right answer to compare with: they stand apart, under ``unstable``.
+    ValueError where no other question is left.
+    """
+    apart = [r for r in records if r["unstable"]]
+    records = stable(records)
     n = len(records)
     if not n:
-        raise ValueError("no episodes to summarise")
+        raise ValueError(f"no episodes to summarise: {len(apart)} questions, all with an unstable gold result")
     tiers, ended = Counter(r["tier"] for r in records), Counter(r["ended_by"] for r in records)
     seen = {kind: [sum(r["literals"][kind][i] for r in records) for i in (0, 1)] for kind in ("all", "unstated")}
     return {
@@ -67,7 +73,13 @@ def summarize(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "calls": sum(r["calls"] for r in records) / n,
         "written_tokens": sum(r["written_tokens"] for r in records) / n,
         "ended_by": {name: count / n for name, count in sorted(ended.items())},
+        "unstable": {"n": len(apart), "equivalent": sum(r["tier"] == "equivalent" for r in apart)},
     }
+
+
+def stable(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of questions whose gold result is the same in every run."""
+    return [r for r in records if not r["unstable"]]
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:

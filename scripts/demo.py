@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> None:
     console = Console()
     started = time.monotonic()
     # Late, so that a wrong argument is answered before torch is loaded.
-    from evaluate.metrics import paired_difference, summarize
+    from evaluate.metrics import paired_difference, stable, summarize
     from evaluate.policy import evaluate_policy
     from train.data import open_corpus
     from train.run import load_model, load_tokenizer, policy_path, run, set_up_libraries
@@ -130,7 +130,7 @@ def main(arguments: list[str]) -> None:
     console.rule("after")
     after = timed("after", lambda: stored(folder / "after.json", lambda: evaluated(finished.trainer.model, tokenizer)))
     difference, interval = paired_difference(
-        [r["tier"] == "equivalent" for r in before], [r["tier"] == "equivalent" for r in after]
+        [r["tier"] == "equivalent" for r in stable(before)], [r["tier"] == "equivalent" for r in stable(after)]
     )
     summary = {
         "before": summarize(before),

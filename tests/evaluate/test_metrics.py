@@ -2,7 +2,15 @@
 
 import pytest
 
-from evaluate.metrics import appears, literals_seen, opened_all, paired_difference, string_literals, wilson
+from evaluate.metrics import (
+    appears,
+    literals_seen,
+    opened_all,
+    paired_difference,
+    string_literals,
+    summarize,
+    wilson,
+)
 
 
 def test_string_literals_are_what_stands_in_single_quotes():
@@ -40,3 +48,19 @@ def test_paired_difference_of_a_known_case():
     assert round(high - low, 3) == round(2 * 1.959964 * (1 / 3) ** 0.5 / 2, 3)
     with pytest.raises(ValueError, match="same two or more"):
         paired_difference([True], [True])
+
+
+def record(tier: str, unstable: str = "") -> dict:
+    facts = {"recall": True, "rounds": 4, "calls": 5, "written_tokens": 90, "ended_by": "submit_sql"}
+    literals = {"all": (1, 2), "unstated": (0, 0)}
+    return {"tier": tier, "unstable": unstable, "reward": 1.0, "literals": literals, **facts}
+
+
+def test_questions_with_an_unstable_gold_stand_apart():
+    records = [record("equivalent"), record("executable"), record("equivalent", "clock"), record("invalid", "random")]
+    summary = summarize(records)
+    assert (summary["n"], summary["equivalent"], summary["literals_seen"]) == (2, 0.5, 0.5)
+    assert summary["unstated_literals_seen"] is None
+    assert summary["unstable"] == {"n": 2, "equivalent": 1}
+    with pytest.raises(ValueError, match="2 questions, all with an unstable gold"):
+        summarize(records[2:])
