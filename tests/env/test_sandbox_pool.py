@@ -40,9 +40,13 @@ def wait_until(condition, seconds: float = 5.0) -> bool:
 
 
 def running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be reaped does not."""
+    """Whether a process runs; one that has ended and waits to be reaped does not.
+
+    A killed process whose first thread has ended may have another that still holds its sockets for a moment.
+    """
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" or os.listdir(f"/proc/{pid}/task") != [str(pid)]
     return False
 
 
