@@ -14,7 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from train.config_load import load_config
+# Run as a program, this folder's env.py and reward.py would hide the packages of those names.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from train.config_load import load_config  # noqa: E402
 
 UPDATES = 4
 OTHER_SHARE, SECONDS = 0.05, 12.0
