@@ -198,7 +198,8 @@ class SqlGRPOTrainer(GRPOTrainer):
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         """TRL's, but for the split into micro-batches: by length instead of at random, so that little is padding.
 
-        The gradient is the sum over all micro-batches of an update, so their order is free.
+        The gradient is the sum over all micro-batches of an update, so their order is free; but for ``bnpo``, which
+        divides by the tokens of each micro-batch.
         """
         if not self.model.training:
             return super()._prepare_inputs(generation_batch)
