@@ -61,26 +61,26 @@ def turns_record(episode: Episode) -> list[dict[str, Any]]:
     """The episode's turns as plain values of the file's ``turns`` column."""
     return [
         {
-            "completion": _plain(turn.completion),
+            "completion": plain(turn.completion),
             "calls": [
                 {
-                    "tool": _plain(call.tool),
+                    "tool": plain(call.tool),
                     "args": json.dumps(call.args),
-                    "result": _plain(call.result),
-                    "error": _plain(call.error),
+                    "result": plain(call.result),
+                    "error": plain(call.error),
                 }
                 for call in turn.calls
             ],
-            "observation": _plain(turn.observation),
+            "observation": plain(turn.observation),
         }
         for turn in episode.turns
     ]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Text that parquet can hold: bytes that are not UTF-8 travel as surrogates and are written as ``\\udcXX``."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -88,7 +88,7 @@ def write_episodes(folder: Path, update: int, records: Iterable[dict[str, Any]])
     """Write the records of one update as ``folder/NNNNNN.parquet`` and return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{update:06d}.parquet"
-    rows = [{name: _plain(value) for name, value in record.items()} for record in records]
+    rows = [{name: plain(value) for name, value in record.items()} for record in records]
     partial = path.with_suffix(".partial")
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), partial)
     os.replace(partial, path)
