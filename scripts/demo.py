@@ -97,7 +97,8 @@ def main(arguments: list[str]) -> None:
     from evaluate.metrics import paired_difference, stable, summarize
     from evaluate.policy import evaluate_policy
     from train.data import open_corpus
-    from train.run import load_model, load_tokenizer, policy_path, run, set_up_libraries
+    from train.policy_files import load_policy, load_tokenizer
+    from train.run import policy_path, run, set_up_libraries
 
     set_up_libraries(config)
     folder = run_folder(config)
@@ -123,7 +124,7 @@ def main(arguments: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     save_config(config, folder / CONFIG)
     before = timed(
-        "before", lambda: stored(folder / "before.json", lambda: evaluated(load_model(config, path), tokenizer))
+        "before", lambda: stored(folder / "before.json", lambda: evaluated(load_policy(config.model, path), tokenizer))
     )
     console.rule("GRPO")
     finished = timed("train", lambda: run(config, unfinished, console))

@@ -2,12 +2,12 @@
 
 import os
 from importlib.util import find_spec
-from pathlib import Path
 
 from corpus import PreparedCorpus
 from env.prompts import load_prompts
 from train.config import Config
 from train.config_check import ConfigError
+from train.policy_path import is_adapter, resolve_policy
 from train.shape import check_corpus_size
 
 
@@ -46,13 +46,12 @@ def check_trackers(config: Config) -> None:
 
 
 def check_model_path(config: Config) -> None:
-    """ConfigError where ``model.path`` is written as a folder and there is none."""
+    """ConfigError where ``model.path`` is a folder that holds no policy, or adapters alone."""
     path = config.model.path
-    written_as_folder = path.startswith((".", "/", "~")) or path.count("/") > 1
-    if written_as_folder and not (Path(path) / "config.json").is_file():
+    if is_adapter(resolve_policy(path)):
         raise ConfigError(
-            f"model.path={path} is no folder with a config.json; name one, or a model on the Hub such as "
-            "Qwen/Qwen3.5-2B"
+            f"model.path={path} holds LoRA adapters, which a reference policy cannot be loaded from; merge them into "
+            "their model first: python scripts/export.py"
         )
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 import transformers
 from rich.console import Console
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
+from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from train.config import Config
-from train.config_check import ConfigError
 from train.data import open_corpus
 from train.demo_policy.build import build_policy
 from train.experiment import make_experiment
 from train.folder import prepare_folder, run_folder
+from train.policy_files import load_policy, load_tokenizer, resolve_policy
 from train.preflight import (
     check_built,
     check_databases,
@@ -47,7 +47,7 @@ class FinishedRun:
 def policy_path(config: Config, console: Console) -> str:
     """Folder or Hub name of the initial policy; builds the demo policy where that is asked for."""
     if config.model.path != DEMO:
-        return config.model.path
+        return str(resolve_policy(config.model.path))
     train_split = open_corpus(demo_corpus(config), "train")
     return str(build_policy(config, train_split.directory, Path(config.corpus.prepared) / POLICY_CACHE, console.print))
 
@@ -57,28 +57,6 @@ def demo_corpus(config: Config) -> Config:
     return dataclasses.replace(
         config, corpus=dataclasses.replace(config.corpus, name=DEMO, source=None, limit=None, difficulties=[])
     )
-
-
-def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of the policy at ``path``; ConfigError where there is none."""
-    try:
-        return AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(
-            f"model.path={path} cannot be loaded ({reason}); name a folder, or a model on the Hub that this machine "
-            "can reach"
-        ) from error
-
-
-def load_model(config: Config, path: str) -> PreTrainedModel:
-    """The policy at ``path`` with its weights in ``model.weights_dtype``; a vision tower is frozen where so asked."""
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.model.weights_dtype))
-    if config.model.freeze_vision:
-        for name, parameter in model.named_parameters():
-            if "visual" in name.split("."):
-                parameter.requires_grad_(False)
-    return model
 
 
 def set_up_libraries(config: Config) -> None:
@@ -148,7 +126,8 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         project=os.environ.get("WANDB_PROJECT", PROJECT),
         disable_tqdm=True,
         dataloader_pin_memory=False,
-        ddp_find_unused_parameters=False,
+        # Text alone gives a vision tower no gradients, so it is either frozen or looked for.
+        ddp_find_unused_parameters=not model.freeze_vision,
         ddp_backend="gloo" if train.use_cpu and world_size > 1 else None,
     )
 
@@ -170,7 +149,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     progress = ProgressLog(folder, console)
     trainer = SqlGRPOTrainer(
         experiment,
-        model=load_model(config, path),
+        model=load_policy(config.model, path),
         args=grpo_config(config, folder, launched_processes()),
         processing_class=tokenizer,
         callbacks=[progress],

@@ -41,8 +41,9 @@ def config(*overrides: str) -> Config:
         (check_built, ["rollout.backend=vllm_server"], "set rollout.backend=transformers"),
         (check_built, ["model.lora_rank=8"], "set it to 0"),
         (check_prompts, ["env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
-        (check_model_path, ["model.path=./nowhere"], "./nowhere is no folder with a config.json"),
-        (check_model_path, ["model.path=/a/b/c"], "name one, or a model on the Hub"),
+        (check_model_path, ["model.path=./nowhere"], "there is no folder ./nowhere; name a run's folder"),
+        (check_model_path, ["model.path=/a/b/c"], "or a model on the Hub"),
+        (check_model_path, ["model.path=configs"], "configs is no run's folder and holds neither config.json nor"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_the_fix(check, overrides: list[str], says: str) -> None:
