@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from train.config import Config
@@ -13,6 +13,8 @@ FREE_ON_RESUME = re.compile(
     r"output|corpus\.source|env\.workers|evaluate\..*|model\.gradient_checkpointing|rollout\.(backend|vllm_.*)"
     r"|train\.(micro_batch|save_updates|keep_checkpoints|log_to|threads|use_cpu)"
 )
+
+Relation = tuple[str, bool, str]  # key, does it hold, what to say
 
 
 class ConfigError(ValueError):
@@ -24,7 +26,12 @@ def check_config(config: Config, origins: Mapping[str, str] | None = None) -> No
 
     ``origins`` maps a dotted key to the file or override that set it, for the error text.
     """
-    origins = origins or {}
+    check_bounds(config, origins or {})
+    check_relations(_relations(config), origins or {})
+
+
+def check_bounds(config: Any, origins: Mapping[str, str]) -> None:
+    """Raise ConfigError at the first key out of its bounds; ``config`` is a dataclass of keys and sections."""
     for section in dataclasses.fields(config):
         value = getattr(config, section.name)
         if dataclasses.is_dataclass(value):
@@ -32,17 +39,24 @@ def check_config(config: Config, origins: Mapping[str, str] | None = None) -> No
                 _check_bounds(f"{section.name}.{inner.name}", getattr(value, inner.name), inner.metadata, origins)
         else:
             _check_bounds(section.name, value, section.metadata, origins)
-    for name, holds, text in _relations(config):
+
+
+def check_relations(relations: Iterable[Relation], origins: Mapping[str, str]) -> None:
+    """Raise ConfigError at the first rule that does not hold."""
+    for name, holds, text in relations:
         if not holds:
             raise ConfigError(f"{_where(name, origins)}{name} {text}")
 
 
-def check_resume(saved: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str) -> None:
+def check_resume(
+    saved: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, free: re.Pattern[str] = FREE_ON_RESUME
+) -> None:
     """Raise ConfigError when a checkpoint belongs to another experiment; both mappings are ``flatten(config)``.
 
-    Keys that do not change what is learned (checkpoint frequency, trackers, processes, micro-batch) may differ.
+    Keys that do not change what is learned (checkpoint frequency, trackers, processes, micro-batch) may differ: those
+    that ``free`` matches.
     """
-    changed = [name for name in now if saved.get(name) != now[name] and not FREE_ON_RESUME.fullmatch(name)]
+    changed = [name for name in now if saved.get(name) != now[name] and not free.fullmatch(name)]
     if changed:
         listed = "; ".join(f"{name} was {saved.get(name)!r}, is {now[name]!r}" for name in changed)
         raise ConfigError(
@@ -74,12 +88,12 @@ def _problem(value: Any, rules: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _relations(config: Config) -> list[tuple[str, bool, str]]:
-    """(key, does it hold, what to say) for every rule that a key's own bounds cannot express."""
+def _relations(config: Config) -> list[Relation]:
+    """Every rule that a key's own bounds cannot express."""
     sampler, curriculum, rollout, evaluate = config.sampler, config.curriculum, config.rollout, config.evaluate
     cuts = curriculum.percentiles
     return [
-        ("name", _is_folder_name(config.name), f"must be a plain folder name, not {config.name!r}"),
+        ("name", is_folder_name(config.name), f"must be a plain folder name, not {config.name!r}"),
         (
             "sampler.max_tables",
             sampler.max_tables >= sampler.min_tables,
@@ -125,7 +139,8 @@ def _mixture(shares: list[float]) -> tuple[bool, str]:
     return holds, f"must be four shares that add up to 1, not {shares}"
 
 
-def _is_folder_name(name: str) -> bool:
+def is_folder_name(name: str) -> bool:
+    """Whether ``name`` names one folder, with no way out of its parent."""
     return bool(name.strip()) and name not in (".", "..") and not set(name) & set("/\\\0")
 
 

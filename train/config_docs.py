@@ -17,10 +17,10 @@ earlier runs, **assumption** a value that nobody published, **ours** a knob of t
 """
 
 
-def keys_markdown() -> str:
+def keys_markdown(kind: type = Config, intro: str = INTRO) -> str:
     """The whole page as Markdown: one table a section, one row a key."""
-    pages = [INTRO, "## Top level\n", _table(dataclasses.fields(Config), "")]
-    for section in dataclasses.fields(Config):
+    pages = [intro, "## Top level\n", _table(dataclasses.fields(kind), "")]
+    for section in dataclasses.fields(kind):
         if dataclasses.is_dataclass(section.type):
             pages.append(f"## {section.name}\n\n{inspect.getdoc(section.type)}\n")
             pages.append(_table(dataclasses.fields(section.type), f"{section.name}."))

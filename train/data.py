@@ -1,8 +1,9 @@
-"""The prepared corpora of a run: prepared when they are not yet, opened otherwise."""
+"""The prepared corpora of a run or an evaluation: prepared when they are not yet, opened otherwise."""
 
 import hashlib
 import json
 from pathlib import Path
+from typing import Protocol
 
 from corpus import PreparedCorpus, open_prepared, prepare
 from corpus.preparation import EVALUATION_SECONDS
@@ -11,14 +12,18 @@ from train.config import Config
 from train.config_check import ConfigError
 
 
+class CorpusKeys(Protocol):
+    """The keys that say which corpus it is, as a run and an evaluation have them."""
+
+    name: str
+    source: str | None
+    prepared: str
+    limit: int | None
+
+
 def prepared_folder(config: Config, split: str) -> Path:
-    """Where the split lies: one folder for each source, split, limit and time limit below ``corpus.prepared``."""
-    corpus = config.corpus
-    if corpus.source is None and corpus.limit is None:
-        return Path(corpus.prepared) / f"{corpus.name}-{split}"
-    inputs = json.dumps([corpus.source, corpus.limit, gold_limit(config, split) if corpus.source else None])
-    digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
-    return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
+    """Where a run's split lies."""
+    return split_folder(config.corpus, split, gold_limit(config, split))
 
 
 def gold_limit(config: Config, split: str) -> float:
@@ -26,16 +31,13 @@ def gold_limit(config: Config, split: str) -> float:
 
     At scoring it may take longer (``reward.gold_seconds``), since a busy machine must not end a run.
     """
-    if config.corpus.name == "demo":
-        return EVALUATION_SECONDS  # any is right: its gold queries take microseconds
-    return config.env.query_seconds if split == config.corpus.split else config.evaluate.query_seconds
+    seconds = config.env.query_seconds if split == config.corpus.split else config.evaluate.query_seconds
+    return _seconds(config.corpus, seconds)
 
 
 def prepare_command(config: Config, split: str) -> str:
     """The command that prepares the split where ``open_corpus`` looks for it."""
-    limit = "" if config.corpus.limit is None else f" --limit {config.corpus.limit}"
-    folder = prepared_folder(config, split)
-    return f"python -m corpus prepare --corpus {config.corpus.name} --source PATH --split {split}{limit} --out {folder}"
+    return split_command(config.corpus, split, gold_limit(config, split))
 
 
 def open_corpus(config: Config, split: str) -> PreparedCorpus:
@@ -43,8 +45,28 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
 
     ConfigError where there is neither a prepared corpus nor a source.
     """
-    folder = prepared_folder(config, split)
-    corpus = config.corpus
+    return open_split(config.corpus, split, gold_limit(config, split), config.env.max_rows)
+
+
+def split_folder(corpus: CorpusKeys, split: str, seconds: float) -> Path:
+    """Where a split lies: one folder for each source, split, limit and time limit below ``corpus.prepared``."""
+    if corpus.source is None and corpus.limit is None:
+        return Path(corpus.prepared) / f"{corpus.name}-{split}"
+    inputs = json.dumps([corpus.source, corpus.limit, _seconds(corpus, seconds) if corpus.source else None])
+    digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
+    return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
+
+
+def split_command(corpus: CorpusKeys, split: str, seconds: float) -> str:
+    """The command that prepares the split where ``open_split`` looks for it."""
+    limit = "" if corpus.limit is None else f" --limit {corpus.limit}"
+    folder = split_folder(corpus, split, seconds)
+    return f"python -m corpus prepare --corpus {corpus.name} --source PATH --split {split}{limit} --out {folder}"
+
+
+def open_split(corpus: CorpusKeys, split: str, seconds: float, max_rows: int) -> PreparedCorpus:
+    """The same as ``open_corpus`` for any configuration; ``seconds`` and ``max_rows`` limit the gold queries."""
+    folder = split_folder(corpus, split, seconds)
     if corpus.name == "demo" or corpus.source is not None:
         return prepare(
             corpus.name,
@@ -52,11 +74,17 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
             folder,
             split=split,
             limit=corpus.limit,
-            seconds=gold_limit(config, split),
-            max_rows=config.env.max_rows,
+            seconds=_seconds(corpus, seconds),
+            max_rows=max_rows,
         )
     if not (folder / MARKER).exists():
         raise ConfigError(
-            f"{folder} holds no prepared corpus; set corpus.source=PATH, or run `{prepare_command(config, split)}`"
+            f"{folder} holds no prepared corpus; set corpus.source=PATH, or run "
+            f"`{split_command(corpus, split, seconds)}`"
         )
     return open_prepared(folder)
+
+
+def _seconds(corpus: CorpusKeys, seconds: float) -> float:
+    # Any is right for the demo: its gold queries take microseconds.
+    return EVALUATION_SECONDS if corpus.name == "demo" else seconds
