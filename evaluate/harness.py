@@ -7,7 +7,8 @@ from typing import Any
 
 from corpus import PreparedCorpus
 from env.chance import rng
-from evaluate.metrics import literals_seen, opened_all
+from evaluate.episode_metrics import episode_metrics
+from evaluate.records import token_counts
 from train.rollout.update import EpisodeJob, EpisodeSettings, PlayedEpisode, PlayFunction, play_jobs
 
 BATCH = 128  # episodes in flight
@@ -40,24 +41,26 @@ def evaluate(
     for start in range(0, len(questions), BATCH):
         jobs = [EpisodeJob(index, 0, False, (seed, 0)) for index in questions[start : start + BATCH]]
         played = play_jobs(corpus, jobs, settings, play, pool, lambda stage: nullcontext())
-        records += [evaluation_record(p, causes[p.job.index]) for p in played]
+        records += [evaluation_record(p, causes[p.job.index], settings.evidence) for p in played]
         on_progress(len(records))
     return records
 
 
-def evaluation_record(played: PlayedEpisode, unstable: str) -> dict[str, Any]:
+def evaluation_record(played: PlayedEpisode, unstable: str, evidence: bool) -> dict[str, Any]:
     """The facts of one evaluated episode; ``unstable``: why its gold result may change between two runs, or empty."""
     question = played.world.question
-    results = [call.result for turn in played.episode.turns for call in turn.calls if call.error is None]
     return {
         "question_id": question.question_id,
         "difficulty": question.difficulty,
         "unstable": unstable,
-        "tables": len(played.world.tables),
+        "tables": list(played.world.tables),
         "tier": played.outcome.tier,
         "reward": played.outcome.reward,
-        "recall": opened_all(question.gold_tables, played.episode.opened_tables),
-        "literals": literals_seen(question.gold_sql, question.text, results),
         "sql": played.answer,
-        **played.facts,
+        "ended_by": played.facts["ended_by"],
+        "official": None,
+        "gold_empty": None,
+        "result_class": None,
+        **episode_metrics(question, played.episode, evidence),
+        **token_counts(len(played.tokens.prompt_ids), played.tokens.env_mask).columns(),
     }

@@ -1,101 +1,227 @@
-"""Metrics of evaluated episodes: accuracy, table recall, literals seen, rounds, calls, and how two runs differ."""
+"""Metrics of evaluated episodes, from the rows of ``evaluate.records``: rates, means, pass@k, and how two runs differ.
 
-import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+Every metric is a sum over episodes divided by a sum of weights (``METRICS``), so one definition serves a run's summary,
+a table's cell and the mean over seeds. Questions whose gold result is unstable have no right answer to compare with and
+stand apart; failed questions have no rows and are counted beside.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import comb
 from typing import Any
 
-import sqlglot
-from sqlglot.tokens import TokenType
+from evaluate.intervals import Interval, Part, bootstrap_seeds, paired_difference, ratio, wilson
 
-Z95 = 1.959964
+Row = dict[str, Any]
+TIERS = ("equivalent", "executable", "parsable", "invalid")
 
 
-def string_literals(sql: str) -> list[str]:
-    """The distinct string literals of a query (SQLite dialect), in order; empty where it cannot be read.
+@dataclass(frozen=True)
+class Metric:
+    """``part`` and ``weight`` of one row; a ``rate`` lies between 0 and 1 and has an interval that does too."""
 
-    What stands in double quotes counts as a name.
+    part: Callable[[Row], float]
+    weight: Callable[[Row], float] = lambda row: 1.0
+    rate: bool = False
+
+
+def _column(name: str) -> Callable[[Row], float]:
+    return lambda row: row[name]
+
+
+def _share(part: str, weight: str) -> Metric:
+    return Metric(_column(part), _column(weight), rate=True)
+
+
+def _equals(column: str, value: str) -> Metric:
+    return Metric(lambda row: row[column] == value, rate=True)
+
+
+METRICS: dict[str, Metric] = {
+    **{tier: _equals("tier", tier) for tier in TIERS},
+    "official": Metric(lambda row: bool(row["official"]), lambda row: row["official"] is not None, rate=True),
+    "reward": Metric(_column("reward")),
+    "table_recall": Metric(_column("recall"), rate=True),
+    "literals_seen": _share("literals_seen", "literals"),
+    "stated_literals_seen": _share("stated_seen", "stated"),
+    "unstated_literals_seen": _share("unstated_seen", "unstated"),
+    "literals_used": _share("literals_used", "literals"),
+    "unstated_literals_used": _share("unstated_used", "unstated"),
+    "unstated_literals_used_of_seen": _share("unstated_used", "unstated_seen"),
+    "rounds": Metric(_column("rounds")),
+    "calls": Metric(_column("calls")),
+    "distinct_calls": Metric(_column("distinct_calls")),
+    "calls_per_round": Metric(_column("calls"), _column("rounds")),
+    "prompt_tokens": Metric(_column("prompt_tokens")),
+    "completion_tokens": Metric(_column("completion_tokens")),
+    "written_tokens": Metric(_column("written_tokens")),
+    "processed_tokens": Metric(_column("processed_tokens")),
+    "reprocessed_tokens": Metric(_column("reprocessed_tokens")),
+}
+# TFLOPs a question: 2 x parameters x tokens, every token once or each turn's whole context again.
+TFLOPS = {"tflops": "processed_tokens", "tflops_reprocessed": "reprocessed_tokens"}
+OF_DIFFICULTY = ("equivalent", "table_recall", "processed_tokens", "reprocessed_tokens")
+
+
+def summarize(rows: Sequence[Row], parameters: float | None = None, failed: int = 0) -> dict[str, Any]:
+    """All metrics of one evaluation, by name; ``intervals`` has the 95% interval of each that has one.
+
+    ``parameters``: of the model, for TFLOPs (None: unknown). ``failed``: questions without an answer for a failure that
+    was not the policy's; they are in no average. A metric without weight (no literals, no official verdict) is None.
+    ValueError where no question with a stable gold result is left.
     """
-    try:
-        tokens = sqlglot.tokenize(sql, read="sqlite")
-    except sqlglot.errors.TokenError:
-        return []
-    return list(dict.fromkeys(token.text for token in tokens if token.token_type is TokenType.STRING))
-
-
-def appears(literal: str, text: str) -> bool:
-    """Whether ``text`` holds ``literal`` as a whole, with no letter or digit next to it (our assumption)."""
-    return re.search(rf"(?<!\w){re.escape(literal)}(?!\w)", text) is not None
-
-
-def literals_seen(gold_sql: str, question: str, results: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """(seen, all) string literals of the gold query in tool results; ``unstated``: those not in the question.
-
-    Page: the share of the string literals the gold answer depends on that appeared in a tool result before submission.
-    """
-    text = "\n".join(results)
-    literals = [literal for literal in string_literals(gold_sql) if literal.strip()]
-    unstated = [literal for literal in literals if not appears(literal.lower(), question.lower())]
-    return {
-        "all": (sum(appears(x, text) for x in literals), len(literals)),
-        "unstated": (sum(appears(x, text) for x in unstated), len(unstated)),
-    }
-
-
-def opened_all(gold_tables: Iterable[str], opened: Iterable[str]) -> bool:
-    """Whether every gold table was opened; names are matched without case, as SQLite does."""
-    return {t.lower() for t in gold_tables} <= {t.lower() for t in opened}
-
-
-def summarize(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rates and means over records as ``evaluate.harness.evaluation_record`` makes them.
-
-    Questions whose gold result is unstable have no right answer to compare with: they stand apart, under ``unstable``.
-    ValueError where no other question is left.
-    """
-    apart = [r for r in records if r["unstable"]]
-    records = stable(records)
-    n = len(records)
-    if not n:
+    apart, rows = [row for row in rows if row["unstable"]], stable(rows)
+    if not rows:
         raise ValueError(f"no episodes to summarise: {len(apart)} questions, all with an unstable gold result")
-    tiers, ended = Counter(r["tier"] for r in records), Counter(r["ended_by"] for r in records)
-    seen = {kind: [sum(r["literals"][kind][i] for r in records) for i in (0, 1)] for kind in ("all", "unstated")}
-    return {
-        "n": n,
-        **{tier: tiers[tier] / n for tier in ("equivalent", "executable", "parsable", "invalid")},
-        "equivalent_interval": wilson(tiers["equivalent"], n),
-        "reward": sum(r["reward"] for r in records) / n,
-        "table_recall": sum(r["recall"] for r in records) / n,
-        "literals_seen": seen["all"][0] / seen["all"][1] if seen["all"][1] else None,
-        "unstated_literals_seen": seen["unstated"][0] / seen["unstated"][1] if seen["unstated"][1] else None,
-        "rounds": sum(r["rounds"] for r in records) / n,
-        "calls": sum(r["calls"] for r in records) / n,
-        "written_tokens": sum(r["written_tokens"] for r in records) / n,
-        "ended_by": {name: count / n for name, count in sorted(ended.items())},
-        "unstable": {"n": len(apart), "equivalent": sum(r["tier"] == "equivalent" for r in apart)},
+    groups = by_question(rows)
+    empty = [row for row in rows if row["gold_empty"]]
+    summary: dict[str, Any] = {
+        "n": len(groups),
+        "episodes": len(rows),
+        "failed": failed,
+        "unstable": {"n": len(by_question(apart)), "equivalent": _equivalent(apart)},
+        "gold_empty": {"n": len(by_question(empty)), "equivalent": _equivalent(empty)},
     }
+    intervals: dict[str, Interval | None] = {}
+    summary |= _values(METRICS, rows, parameters, intervals)
+    summary["ended_by"] = {name: count / len(rows) for name, count in sorted(Counter(_ended(rows)).items())}
+    for name in summary["ended_by"]:
+        intervals[f"ended_by/{name}"] = metric_interval([rows], _equals("ended_by", name))
+    candidates = min(map(len, groups.values()))
+    if candidates > 1:
+        summary["candidates"] = candidates
+        for name, parts in several_candidates(groups, candidates).items():
+            summary[name] = ratio(parts)
+            intervals[name] = rate_interval([parts])
+    summary["by_difficulty"] = {
+        difficulty: _of_difficulty([row for row in rows if row["difficulty"] == difficulty], parameters)
+        for difficulty in sorted({row["difficulty"] for row in rows})
+    }
+    summary["intervals"] = intervals
+    return summary
 
 
-def stable(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of questions whose gold result is the same in every run."""
-    return [r for r in records if not r["unstable"]]
+def _values(
+    metrics: dict[str, Metric], rows: Sequence[Row], parameters: float | None, intervals: dict[str, Interval | None]
+) -> dict[str, float | None]:
+    """The metrics over ``rows`` and TFLOPs; their intervals go into ``intervals``."""
+    values = {name: metric_value([rows], metric) for name, metric in metrics.items()}
+    intervals |= {name: metric_interval([rows], metric) for name, metric in metrics.items()}
+    for name, tokens in TFLOPS.items():
+        factor = None if parameters is None else 2 * parameters / 1e12
+        value, interval = values[tokens], intervals[tokens]
+        values[name] = None if factor is None or value is None else factor * value
+        intervals[name] = None if factor is None or interval is None else (factor * interval[0], factor * interval[1])
+    return values
 
 
-def wilson(successes: int, n: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a rate."""
-    rate, z2 = successes / n, Z95**2
-    middle = (rate + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z95 / (1 + z2 / n) * math.sqrt(rate * (1 - rate) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+def _of_difficulty(rows: Sequence[Row], parameters: float | None) -> dict[str, Any]:
+    intervals: dict[str, Interval | None] = {}
+    values = _values({name: METRICS[name] for name in OF_DIFFICULTY}, rows, parameters, intervals)
+    return {"n": len(by_question(rows)), **values, "intervals": intervals}
 
 
-def paired_difference(before: Sequence[bool], after: Sequence[bool]) -> tuple[float, tuple[float, float]]:
-    """Mean of after - before over the same questions, and its 95% interval (normal approximation)."""
-    n = len(before)
-    if n != len(after) or n < 2:
-        raise ValueError(f"a paired difference needs the same two or more questions, got {n} and {len(after)}")
-    differences = [int(b) - int(a) for a, b in zip(before, after, strict=True)]
-    mean = sum(differences) / n
-    spread = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1) / n)
-    return mean, (mean - Z95 * spread, mean + Z95 * spread)
+def _equivalent(rows: Iterable[Row]) -> int:
+    return sum(row["tier"] == "equivalent" for row in rows)
+
+
+def _ended(rows: Iterable[Row]) -> list[str]:
+    return [row["ended_by"] for row in rows]
+
+
+def stable(rows: Sequence[Row]) -> list[Row]:
+    """The rows of questions whose gold result is the same in every run."""
+    return [row for row in rows if not row["unstable"]]
+
+
+def by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by question, in the order in which questions first come."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["question_id"]].append(row)
+    return dict(groups)
+
+
+def metric_parts(rows: Iterable[Row], metric: Metric) -> list[Part]:
+    """What each row adds to the metric."""
+    return [(row["question_id"], float(metric.part(row)), float(metric.weight(row))) for row in rows]
+
+
+def metric_value(seeds: Sequence[Sequence[Row]], metric: Metric) -> float | None:
+    """The mean over seeds of the metric over each seed's rows; None where a seed has no weight."""
+    values = [ratio(metric_parts(rows, metric)) for rows in seeds]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def metric_interval(seeds: Sequence[Sequence[Row]], metric: Metric) -> Interval | None:
+    """95% interval of ``metric_value``, over questions and, of several seeds, over seeds too."""
+    parts = [metric_parts(rows, metric) for rows in seeds]
+    return rate_interval(parts) if metric.rate else bootstrap_seeds(parts)
+
+
+def rate_interval(seeds: Sequence[Sequence[Part]]) -> Interval | None:
+    """95% interval of a rate: Wilson's where each question counts once, else the bootstrap.
+
+    Where all is right, or nothing, a bootstrap has nothing to vary: there it is Wilson's over the questions.
+    """
+    parts = [part for seed in seeds for part in seed if part[2]]
+    questions = len({question for question, _, _ in parts})
+    right, weight = sum(part for _, part, _ in parts), sum(size for _, _, size in parts)
+    if not weight or not all(any(size for _, _, size in seed) for seed in seeds):
+        return None
+    if right in (0, weight):
+        return wilson(questions if right else 0, questions)
+    if len(seeds) == 1 and weight == len(parts) == questions:
+        return wilson(round(right), questions) if right == round(right) else bootstrap_seeds(seeds)
+    return bootstrap_seeds(seeds)
+
+
+def several_candidates(groups: dict[str, list[Row]], k: int) -> dict[str, list[Part]]:
+    """pass@1, 2, 4 ... k and majority@k of questions with ``k`` candidates or more: parts by question."""
+    steps = sorted({*(2**i for i in range(k.bit_length()) if 2**i <= k), k})
+    found = {
+        f"pass@{step}": [(q, pass_at(len(rows), _equivalent(rows), step), 1.0) for q, rows in groups.items()]
+        for step in steps
+    }
+    # The first k of each: who answered more often has no larger vote.
+    return {**found, f"majority@{k}": [(q, majority(rows[:k]), 1.0) for q, rows in groups.items()]}
+
+
+def pass_at(n: int, right: int, k: int) -> float:
+    """Unbiased estimate from ``n`` candidates that at least one of ``k`` is right (Chen et al., 2021)."""
+    return 1.0 - comb(n - right, k) / comb(n, k)
+
+
+def majority(rows: Sequence[Row]) -> float:
+    """Is the most common result right? Candidates vote by ``result_class``; who did not run has no vote.
+
+    Of classes with equally many votes one is drawn: the value is the share of right ones among them. A class that holds
+    nearly equal numbers may be right in part; its share counts.
+    """
+    votes: dict[int, list[bool]] = defaultdict(list)
+    for row in rows:
+        if row["result_class"] is not None:
+            votes[row["result_class"]].append(row["tier"] == "equivalent")
+    most = max(map(len, votes.values()), default=0)
+    shares = [sum(right) / len(right) for right in votes.values() if len(right) == most]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def run_difference(before: Sequence[Row], after: Sequence[Row], metric: str = "equivalent") -> tuple[float, Interval]:
+    """Mean of after - before of a metric over the same questions, and its 95% interval (paired).
+
+    Each question counts once, with the mean over its candidates. ValueError where the two have not the same questions.
+    """
+    left, right = ({q: rows for q, rows in by_question(stable(side)).items()} for side in (before, after))
+    if left.keys() != right.keys():
+        alone = sorted(left.keys() ^ right.keys())
+        raise ValueError(
+            f"the two runs answered different questions ({len(left.keys() - right.keys())} of {len(left)} only in the "
+            f"first, {len(right.keys() - left.keys())} of {len(right)} only in the second, e.g. {alone[0]}); a paired "
+            "difference needs the same: evaluate both with the same corpus, split, seed and number of questions"
+        )
+    means = [[ratio(metric_parts(side[q], METRICS[metric])) for q in left] for side in (left, right)]
+    pairs = [(a, b) for a, b in zip(*means, strict=True) if a is not None and b is not None]
+    return paired_difference([a for a, _ in pairs], [b for _, b in pairs])

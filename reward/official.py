@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from env.sandbox import Sandbox, SqlError
+from env.syntax import statements
 from reward.score import GOLD_SECONDS, gold_result
 
 Row = tuple[Any, ...]
@@ -43,7 +44,7 @@ def bird_verdict(
 
     BIRD gives both queries 30 s: pass a sandbox with that limit for its own figure.
     """
-    return official_verdict(bird_match, gold_sql, database, prediction, sandbox, gold_seconds)
+    return official_verdict(bird_match, all_rows, gold_sql, database, prediction, sandbox, gold_seconds)
 
 
 def ehrsql_verdict(
@@ -55,21 +56,45 @@ def ehrsql_verdict(
     gold_seconds: float = GOLD_SECONDS,
 ) -> bool:
     """Is the answer right by EHRSQL's execution accuracy? Arguments and errors as in ``score_candidate``."""
-    return official_verdict(ehrsql_match, gold_sql, database, prediction, sandbox, gold_seconds)
+    return official_verdict(ehrsql_match, first_rows, gold_sql, database, prediction, sandbox, gold_seconds)
 
 
 def official_verdict(
     match: Callable[[Sequence[Row], Sequence[Row]], bool],
+    rows_of: Callable[[Sandbox, str], Sequence[Row]],
     gold_sql: str,
     database: str | Path,
     prediction: str | None,
     sandbox: Sandbox | None,
     gold_seconds: float,
 ) -> bool:
-    """Run both queries and compare them as ``match`` says; an answer that does not run is wrong."""
+    """Run both queries and compare them as ``match`` says; an answer that does not run is wrong.
+
+    ``rows_of`` runs the answer and returns as many of its rows as the verdict needs.
+    """
     with nullcontext(sandbox) if sandbox else Sandbox(database) as box:
         gold = gold_result(gold_sql, database, box, gold_seconds)
         try:
-            return prediction is not None and match(box.execute(prediction).rows, gold.result.rows)
+            return prediction is not None and match(rows_of(box, prediction), gold.result.rows)
         except SqlError:
             return False
+
+
+def first_rows(sandbox: Sandbox, sql: str) -> Sequence[Row]:
+    """The first 100 rows of a query that may have any number of them."""
+    return sandbox.execute(sql, EHRSQL_ROWS).rows
+
+
+def all_rows(sandbox: Sandbox, sql: str) -> Sequence[Row]:
+    """All rows of a query; of one that has more than the sandbox fetches, its different rows. Raises SqlError.
+
+    The scripts fetch everything, and a set does not count repetitions. More different rows than the sandbox fetches
+    cannot be the gold result's, which was fetched whole.
+    """
+    try:
+        return sandbox.execute(sql).rows
+    except SqlError as error:
+        if error.kind != "rows":
+            raise
+    statement = next(statements(sql)).removesuffix(";")
+    return sandbox.execute(f"SELECT DISTINCT * FROM (\n{statement}\n)").rows
