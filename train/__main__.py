@@ -1,11 +1,11 @@
 """``python -m train CONFIG... [section.key=value ...] [--dry-run] [--resume]``: train as the configuration says.
 
-Files are merged left to right, overrides last. ``--dry-run`` prints the plan and loads no model.
+Files are merged left to right, overrides last; ``config=FILE`` is one more file. ``--dry-run`` prints the plan and
+loads no model.
 """
 
 import argparse
 import sys
-from pathlib import Path
 
 from rich.console import Console
 
@@ -13,7 +13,7 @@ from corpus import CorpusError
 from reward.gold import GoldError
 from train.config_check import ConfigError
 from train.config_docs import keys_markdown
-from train.config_load import load_config, to_yaml
+from train.config_load import load_words, split_words, to_yaml
 from train.plan import print_plan
 from train.preflight import check_prompts
 from train.shape import batch_shape, is_main_process, launched_processes
@@ -33,9 +33,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.keys:
         print(keys_markdown(), end="")
         return 0
-    files = [text for text in options.inputs if "=" not in text or Path(text).is_file()]
-    config = load_config(files, [text for text in options.inputs if text not in files])
-    if not files:
+    config = load_words(options.inputs)
+    if not split_words(options.inputs)[0]:
         raise ConfigError("no config file given; start from configs/recipe.yaml or configs/demo.yaml")
     batch_shape(config, launched_processes())
     check_prompts(config)

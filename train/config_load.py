@@ -15,6 +15,7 @@ from train.config_check import ConfigError, check_config
 
 C = TypeVar("C")
 Keys = Mapping[str, dataclasses.Field[Any]]
+FILE_WORD = "config"  # config=FILE on a command line adds a file
 
 
 def known_keys(kind: type = Config) -> dict[str, dataclasses.Field[Any]]:
@@ -64,6 +65,29 @@ def load_as(
     assert isinstance(config, kind)
     check(config, origins)
     return config
+
+
+def load_words(words: Sequence[str]) -> Config:
+    """The configuration of a command line: file names, ``config=FILE`` for one more, and overrides, which come last."""
+    files, overrides = split_words(words)
+    return load_config(files, overrides)
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(files, overrides) of a command line, each in their order.
+
+    ``config=FILE`` is a file too, after those before it: so a parameter of a sweep can choose one.
+    """
+    files, overrides = [], []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name == FILE_WORD and equals:
+            files.append(value)
+        elif not equals or Path(word).is_file():
+            files.append(word)
+        else:
+            overrides.append(word)
+    return files, overrides
 
 
 def to_yaml(config: Any) -> str:
