@@ -13,7 +13,7 @@ from train.config import Config
 from train.experiment import TOOL_THREADS, episode_settings
 from train.rollout.chat import chat_frame
 from train.rollout.lockstep import play
-from train.rollout.sampling import Sampling
+from train.rollout.tokens import Sampling
 
 
 def evaluate_policy(

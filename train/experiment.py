@@ -18,7 +18,7 @@ from env.prompts import load_prompts
 from env.sandbox import Limits, WorkerPool, default_pool
 from train.config import Config
 from train.rollout.chat import ChatFrame, chat_frame
-from train.rollout.sampling import Sampling
+from train.rollout.tokens import Sampling
 from train.rollout.update import EpisodeJob, EpisodeSettings
 
 TOOL_THREADS = 8  # episodes whose tools run at once: enough to keep the sandbox's processes busy, few to switch between

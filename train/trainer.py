@@ -26,7 +26,8 @@ from train.experiment import Experiment
 from train.folder import finish_checkpoint
 from train.log_probs import written_log_probs
 from train.metrics import update_metrics
-from train.rollout.lockstep import RolloutStats, play
+from train.rollout.lockstep import play
+from train.rollout.tokens import RolloutStats
 from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
 
 

@@ -10,8 +10,8 @@ from env.prompts import load_prompts
 from env.sandbox import Sandbox
 from tests.conftest import ROOT
 from train.rollout.chat import chat_frame
-from train.rollout.lockstep import RolloutStats, play
-from train.rollout.sampling import Sampling
+from train.rollout.lockstep import play
+from train.rollout.tokens import RolloutStats, Sampling
 
 PROMPTS = load_prompts(ROOT / "configs" / "prompts" / "demo.json")
 SAMPLING = Sampling(temperature=1.0, max_turn_tokens=12, max_episode_tokens=4_000)

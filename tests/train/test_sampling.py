@@ -2,7 +2,8 @@
 
 import torch
 
-from train.rollout.sampling import Sampling, Uniforms, sample, truncate
+from train.rollout.sampling import Uniforms, sample, truncate
+from train.rollout.tokens import Sampling
 
 
 def test_frequencies_follow_the_softmax_at_the_temperature():

@@ -28,7 +28,7 @@ from train.demo_policy.traces import TraceJob, encode, make_traces, trace_text
 from train.experiment import TOOL_THREADS, episode_settings
 from train.rollout import chat
 from train.rollout.lockstep import play
-from train.rollout.sampling import Sampling
+from train.rollout.tokens import Sampling
 from train.rollout.update import EpisodeJob, play_jobs
 
 _SOURCES = (explorer, model, traces, warm_start, chat)

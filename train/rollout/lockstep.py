@@ -8,120 +8,27 @@ frame's first tokens are fed.
 
 import inspect
 import time
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from env.episode import Episode, Finished
+from env.episode import Episode
 from train.rollout.cache import growing_cache
 from train.rollout.chat import ChatFrame
-from train.rollout.sampling import Sampling, Uniforms, sample
+from train.rollout.row import EpisodeRow
+from train.rollout.sampling import Uniforms, sample
+from train.rollout.tokens import EpisodeTokens, RolloutStats, Sampling
 
 COMPACT_SHARE = 8  # drop finished rows once they are an eighth of the batch: each drop copies the cache
 
 
-@dataclass
-class EpisodeTokens:
-    """One episode as tokens: what TRL takes from a rollout.
-
-    ``env_mask`` is 1 where the policy wrote the token, 0 for tool text and chat frame, where the log-probability is 0.
-    """
-
-    prompt_ids: list[int]
-    completion_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    env_mask: list[int] = field(default_factory=list)
-
-    def append(self, token: int, logprob: float = 0.0, written: int = 0) -> None:
-        """Add one token to the completion."""
-        self.completion_ids.append(token)
-        self.logprobs.append(logprob)
-        self.env_mask.append(written)
-
-    def __len__(self) -> int:
-        return len(self.prompt_ids) + len(self.completion_ids)
-
-
-@dataclass
-class RolloutStats:
-    """What a rollout cost: decode steps, and seconds spent waiting for tools and in all."""
-
-    decode_steps: int = 0
-    tool_seconds: float = 0.0
-    seconds: float = 0.0
-
-
-class _Row:
-    """One episode on its way through the decoder."""
+class _Row(EpisodeRow):
+    """An episode with its own random stream."""
 
     def __init__(self, episode: Episode, key: int, frame: ChatFrame, sampling: Sampling) -> None:
-        self.episode = episode
-        self.tokens = EpisodeTokens(frame.prompt_ids(episode.prompt()))
+        super().__init__(episode, frame, sampling)
         self.uniforms = Uniforms(key)
-        self.frame = frame
-        self.sampling = sampling
-        self.turn: list[int] = []
-        self.queue: deque[int] = deque()  # tokens to feed that the policy did not write
-        self.pending: Future | None = None  # the turn's tools, running
-        self.done = False
-        if len(self.tokens) + 1 >= sampling.max_episode_tokens:
-            # One long question must not end a run: its episodes end before their first turn, and the record says so.
-            episode.stop("token_budget")
-            self.tokens.append(frame.stop_id)
-            self.done = True
-
-    def take_sample(self, token: int, logprob: float, pool: ThreadPoolExecutor) -> int:
-        """Record a sampled token; at the turn's end start its tools. Returns the token to feed next."""
-        self.tokens.append(token, logprob, 1)
-        self.turn.append(token)
-        if token in self.frame.stop_ids or len(self.turn) >= self.sampling.max_turn_tokens:
-            if token != self.frame.stop_id:
-                self.queue.append(self.frame.stop_id)
-            self.queue.extend(self.frame.before_user_ids)
-            self.pending = pool.submit(self.episode.step, self.frame.decode(self.turn))
-            self.turn = []
-        elif len(self.tokens) + 1 >= self.sampling.max_episode_tokens:
-            self.stop()
-        return token
-
-    def take_queued(self) -> int:
-        """The next token of the tool text."""
-        token = self.queue.popleft()
-        self.tokens.append(token)
-        return token
-
-    def resolve(self) -> None:
-        """Wait for the turn's tools and queue their text; ends the row where the episode ended or its budget would."""
-        assert self.pending is not None
-        answer = self.pending.result()
-        self.pending = None
-        if isinstance(answer, Finished):
-            self.drop_frame()
-            return
-        ids = self.frame.rest_of_user_turn_ids(answer.text)
-        # One token for the policy's own next turn and one to end it must fit too.
-        if len(self.tokens) + len(ids) + 2 > self.sampling.max_episode_tokens:
-            self.drop_frame()
-            self.episode.stop("token_budget")
-            return
-        self.queue.extend(ids)
-
-    def drop_frame(self) -> None:
-        """The episode is over: the frame's tokens that were fed ahead are not part of it."""
-        ahead = len(self.frame.before_user_ids)
-        tokens = self.tokens
-        for kept in (tokens.completion_ids, tokens.logprobs, tokens.env_mask):
-            del kept[len(kept) - ahead :]
-        self.done = True
-
-    def stop(self) -> None:
-        """The token budget is used up in the middle of a turn."""
-        self.episode.stop("token_budget", self.frame.decode(self.turn))
-        self.tokens.append(self.frame.stop_id)
-        self.done = True
 
 
 @torch.no_grad()

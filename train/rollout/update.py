@@ -13,7 +13,7 @@ from env.prompts import Prompts
 from env.sandbox import Limits, WorkerPool
 from reward import Outcome, score_candidate
 from train.rollout.group import World, open_world
-from train.rollout.lockstep import EpisodeTokens
+from train.rollout.tokens import EpisodeTokens
 
 PlayFunction = Callable[[Sequence[Episode], Sequence[int]], list[EpisodeTokens]]
 
