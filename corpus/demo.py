@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corpus.demo_shape import DemoShape
 from corpus.demo_words import (
     AGGREGATES,
     DIFFICULTIES,
@@ -33,8 +34,6 @@ from corpus.demo_words import (
     TYPE_NAMES,
 )
 
-SMALLEST, LARGEST = 3, 120
-ROWS = 70  # the published median
 EMPTY_TABLES = 0.048  # the published share of tables without rows
 PLACEHOLDER_SHARE = 0.065  # 87,365 of 169,277 x 8 phrasings
 CODED_COLUMNS = 0.35
@@ -63,22 +62,20 @@ class DemoSchema:
     rows: dict[str, list[dict[str, int | str]]] = field(default_factory=dict)
 
 
-def write_demo_corpus(
-    folder: Path,
-    seed: int = 0,
-    schemas: tuple[int, int] = (160, 60),
-    questions_per_schema: tuple[int, int] = (24, 6),
-) -> Path:
+def write_demo_corpus(folder: Path, seed: int = 0, shape: DemoShape | None = None) -> Path:
     """Write both splits below ``folder`` and return it; the same arguments write the same rows.
 
-    ``schemas`` and ``questions_per_schema`` are (train, test) counts.
+    Raises CorpusError for a shape that no corpus has.
     """
-    for split, n_schemas, n_questions in zip(("train", "test"), schemas, questions_per_schema, strict=True):
+    shape = shape or DemoShape()
+    shape.check()
+    for split, n_schemas, n_questions in zip(("train", "test"), shape.schemas, shape.questions, strict=True):
         schema_rows: list[dict] = []
         question_rows: list[dict] = []
         for index in range(n_schemas):
             chance = random.Random(f"demo corpus/{seed}/{split}/{index}")
-            schema = make_schema(chance, f"demo_{split}_{index}", schema_size(chance, index, n_schemas))
+            size = schema_size(chance, index, n_schemas, shape.tables)
+            schema = make_schema(chance, f"demo_{split}_{index}", size, shape.rows)
             schema_rows.append(schema_row(schema))
             question_rows.extend(make_questions(chance, schema, n_questions))
         for kind, rows in (("schemas", schema_rows), ("queries", question_rows)):
@@ -88,15 +85,15 @@ def write_demo_corpus(
     return folder
 
 
-def schema_size(chance: random.Random, index: int, total: int) -> int:
-    """Log-uniform between 3 and 120 tables; the first two schemas of a split are the extremes."""
+def schema_size(chance: random.Random, index: int, total: int, tables: tuple[int, int]) -> int:
+    """Log-uniform between the two ends of ``tables``; the first two schemas of a split are the extremes."""
     if index < 2 <= total:
-        return (SMALLEST, LARGEST)[index]
-    return round(math.exp(chance.uniform(math.log(SMALLEST), math.log(LARGEST))))
+        return tables[index]
+    return round(math.exp(chance.uniform(*map(math.log, tables))))
 
 
-def make_schema(chance: random.Random, schema_id: str, size: int) -> DemoSchema:
-    """A schema of ``size`` tables with its rows."""
+def make_schema(chance: random.Random, schema_id: str, size: int, rows: int) -> DemoSchema:
+    """A schema of ``size`` tables with ``rows`` rows each."""
     prefix, suffix = chance.choice(TABLE_PREFIXES), chance.choice(TABLE_SUFFIXES)
     key_style, reference_style = chance.choice(KEY_STYLES), chance.choice(REFERENCE_STYLES)
     schema = DemoSchema(schema_id, chance.choice(TYPE_NAMES))
@@ -117,7 +114,7 @@ def make_schema(chance: random.Random, schema_id: str, size: int) -> DemoSchema:
         )
     for index, table in enumerate(schema.tables.values()):
         empty = index > 1 and chance.random() < EMPTY_TABLES
-        schema.rows[table.name] = [] if empty else [make_row(chance, table, n + 1) for n in range(ROWS)]
+        schema.rows[table.name] = [] if empty else [make_row(chance, table, n + 1, rows) for n in range(rows)]
     return schema
 
 
@@ -128,15 +125,15 @@ def stored_values(chance: random.Random, concept: str) -> dict[str, str]:
     return {word: f"{word}{chance.randint(1, 9)}" if coded else word for word in words}
 
 
-def make_row(chance: random.Random, table: DemoTable, key: int) -> dict[str, int | str]:
-    """One row of ``table`` by column; a reference points at some key of its parent."""
+def make_row(chance: random.Random, table: DemoTable, key: int, rows: int) -> dict[str, int | str]:
+    """One row of ``table`` by column; a reference points at one of its parent's ``rows`` keys."""
     row: dict[str, int | str] = {table.key: key}
     for concept, column in table.text.items():
         row[column] = chance.choice(list(table.stored[concept].values()))
     for column in table.numbers.values():
         row[column] = chance.randint(1, 99)
     for column in table.parents.values():
-        row[column] = chance.randint(1, ROWS)
+        row[column] = chance.randint(1, rows)
     return row
 
 

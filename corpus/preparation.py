@@ -9,10 +9,12 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from corpus.demo_shape import DemoShape
 from corpus.errors import CorpusError
 from corpus.execution import ROWS
 from corpus.files import file_name
@@ -54,6 +56,7 @@ def prepare(
     seconds: float | None = None,
     max_rows: int | None = None,
     seed: int = 42,
+    shape: DemoShape | None = None,
     progress: bool = True,
 ) -> PreparedCorpus:
     """Prepare ``split`` of corpus ``name`` into the folder ``out`` and open it.
@@ -61,8 +64,8 @@ def prepare(
     ``source`` is the folder that holds the corpus (docs/corpora.md has the layouts). ``limit`` is the number of
     questions read. ``workers`` processes run gold queries (default: one a CPU). ``seconds`` is the time limit of a
     gold query (default: the environment's, 5 for the train split and 30 for others), ``max_rows`` how many rows it
-    may return (default: the environment's, 10,000). ``seed`` matters to the generated demo corpus alone. Idempotent
-    and restartable. Raises CorpusError.
+    may return (default: the environment's, 10,000). ``seed`` and ``shape`` matter to the generated demo corpus
+    alone. Idempotent and restartable. Raises CorpusError.
     """
     out = Path(out)
     for option, value in (("limit", limit), ("workers", workers), ("seconds", seconds), ("max_rows", max_rows)):
@@ -73,8 +76,10 @@ def prepare(
     key["seed"] = seed if name == "demo" else None
     if max_rows not in (None, ROWS):
         key["max_rows"] = max_rows
+    if name == "demo" and shape not in (None, DemoShape()):
+        key["shape"] = json.loads(json.dumps(asdict(shape)))  # as the marker gives it back
     _complete(out, key)  # a difference that shows before the source is opened, or the demo generated, is refused here
-    opened = open_source(name, source, split, out, seed)
+    opened = open_source(name, source, split, out, seed, shape)
     key["source"] = fingerprint(opened.files, opened.identity)
     if _complete(out, key):
         (out / STAGING).unlink(missing_ok=True)  # of a run that was killed at the very end

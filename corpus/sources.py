@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from corpus import bird, ehrsql, jsonl, sqale, synsql
+from corpus.demo_shape import DemoShape
 from corpus.errors import CorpusError
 from corpus.source import Source
 
@@ -18,23 +19,25 @@ LOADERS = {
 NAMES = ("demo", *LOADERS)
 
 
-def open_source(name: str, source: str | Path | None, split: str, out: Path, seed: int) -> Source:
+def open_source(
+    name: str, source: str | Path | None, split: str, out: Path, seed: int, shape: DemoShape | None = None
+) -> Source:
     """One split of corpus ``name``. The demo corpus is written first, into ``source`` or else beside the result."""
     if name == "demo":
-        return sqale.open_source(_demo_folder(source, out, seed), split)
+        return sqale.open_source(_demo_folder(source, out, seed, shape), split)
     if name not in LOADERS:
         raise CorpusError(f"no corpus {name!r}: choose one of {', '.join(NAMES)}")
     return LOADERS[name](source, split)
 
 
-def _demo_folder(source: str | Path | None, out: Path, seed: int) -> Path:
+def _demo_folder(source: str | Path | None, out: Path, seed: int, shape: DemoShape | None) -> Path:
     from corpus.demo import write_demo_corpus  # generating pulls in vocabulary that no other corpus needs
 
     folder = Path(source) if source else out / f"source-{seed}"
     if not (folder / "queries").exists():
         unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.new")
         unfinished.mkdir(parents=True, exist_ok=True)
-        write_demo_corpus(unfinished, seed=seed)
+        write_demo_corpus(unfinished, seed, shape)
         try:
             unfinished.replace(folder)
         except OSError:  # another process was faster: the same seed gives the same files

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from train.config import CORPORA, DTYPES, EnvConfig, RewardConfig, SamplerConfig, key
-from train.config_check import ConfigError, Relation, check_bounds, check_relations, is_folder_name
+from train.config_check import ConfigError, Relation, check_bounds, check_relations, demo_relations, is_folder_name
 from train.config_load import load_as
 
 # A model in three places, and four answers that check the harness itself.
@@ -41,6 +41,10 @@ class CorpusConfig:
     limit: int | None = key(None, "ours", "prepare the first so many questions only; null takes all", low=1)
     difficulties: list[str] = key([], "card", "difficulty bands to choose questions from; empty takes all")
     evidence: bool = key(True, "assumption", "show BIRD's evidence after the question")
+    demo_tables: list[int] = key([3, 120], "ours", "demo corpus: fewest and most tables of a schema", low=2)
+    demo_rows: int = key(70, "ours", "demo corpus: rows of a table", low=1)
+    demo_schemas: list[int] = key([160, 60], "ours", "demo corpus: schemas of the train and the test split", low=1)
+    demo_questions: list[int] = key([24, 6], "ours", "demo corpus: questions of a train and of a test schema", low=1)
 
 
 @dataclass
@@ -142,6 +146,7 @@ def _relations(config: EvaluationConfig) -> list[Relation]:
             re.fullmatch(r"sampled|gold|full|distractors:\d+", config.tables) is not None,
             f"must be sampled, gold, distractors:N or full, not {config.tables!r}",
         ),
+        *demo_relations(config.corpus),
         (
             "candidates",
             not repeats,

@@ -55,6 +55,10 @@ class CorpusConfig:
     difficulties: list[str] = key([], "card", "difficulty bands to train on; empty takes all")
     evidence: bool = key(True, "assumption", "show BIRD's evidence or SynSQL's external knowledge after the question")
     include_unstable: bool = key(False, "ours", "train on questions whose gold result changes between two runs")
+    demo_tables: list[int] = key([3, 120], "ours", "demo corpus: fewest and most tables of a schema", low=2)
+    demo_rows: int = key(70, "ours", "demo corpus: rows of a table", low=1)
+    demo_schemas: list[int] = key([160, 60], "ours", "demo corpus: schemas of the train and the test split", low=1)
+    demo_questions: list[int] = key([24, 6], "ours", "demo corpus: questions of a train and of a test schema", low=1)
 
 
 @dataclass

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from corpus.demo_shape import MOST_TABLES
 from train.config import Config
 
 # Keys that leave the experiment as it is: how often it is saved, where it runs, what is logged and evaluated.
@@ -15,6 +16,7 @@ FREE_ON_RESUME = re.compile(
 )
 
 Relation = tuple[str, bool, str]  # key, does it hold, what to say
+DEMO_PAIRS = ("demo_tables", "demo_schemas", "demo_questions")
 
 
 class ConfigError(ValueError):
@@ -109,6 +111,7 @@ def _relations(config: Config) -> list[Relation]:
             config.reward.gold_seconds >= config.env.query_seconds,
             f"({config.reward.gold_seconds:g}) must not be under env.query_seconds ({config.env.query_seconds:g})",
         ),
+        *demo_relations(config.corpus),
         ("curriculum.start", *_mixture(curriculum.start)),
         ("curriculum.end", *_mixture(curriculum.end)),
         (
@@ -130,6 +133,19 @@ def _relations(config: Config) -> list[Relation]:
             "policy.layers",
             re.fullmatch(r"[lf]+", config.policy.layers) is not None,
             f"must be a word of the letters l and f, not {config.policy.layers!r}",
+        ),
+    ]
+
+
+def demo_relations(corpus: Any) -> list[Relation]:
+    """The rules of the demo corpus' shape, in a run's and in an evaluation's section ``corpus``."""
+    pairs = {name: getattr(corpus, name) for name in DEMO_PAIRS}
+    return [
+        *((f"corpus.{name}", len(pair) == 2, f"must be two numbers, not {pair}") for name, pair in pairs.items()),
+        (
+            "corpus.demo_tables",
+            corpus.demo_tables == sorted(corpus.demo_tables) and corpus.demo_tables[-1] <= MOST_TABLES,
+            f"must rise and not go over {MOST_TABLES}, for which there are names, not {corpus.demo_tables}",
         ),
     ]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from corpus import PreparedCorpus, open_prepared, prepare
+from corpus.demo_shape import DemoShape
 from corpus.preparation import EVALUATION_SECONDS
 from corpus.prepared import MARKER
 from train.config import Config
@@ -19,11 +20,23 @@ class CorpusKeys(Protocol):
     source: str | None
     prepared: str
     limit: int | None
+    demo_tables: list[int]
+    demo_rows: int
+    demo_schemas: list[int]
+    demo_questions: list[int]
 
 
 def prepared_folder(config: Config, split: str) -> Path:
     """Where a run's split lies."""
     return split_folder(config.corpus, split, gold_limit(config, split))
+
+
+def demo_shape(corpus: CorpusKeys) -> DemoShape | None:
+    """The shape of the demo corpus; None where it is another corpus."""
+    if corpus.name != "demo":
+        return None
+    (fewest, most), schemas, questions = corpus.demo_tables, corpus.demo_schemas, corpus.demo_questions
+    return DemoShape((fewest, most), corpus.demo_rows, (schemas[0], schemas[1]), (questions[0], questions[1]))
 
 
 def gold_limit(config: Config, split: str) -> float:
@@ -49,10 +62,12 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
 
 
 def split_folder(corpus: CorpusKeys, split: str, seconds: float) -> Path:
-    """Where a split lies: one folder for each source, split, limit and time limit below ``corpus.prepared``."""
-    if corpus.source is None and corpus.limit is None:
+    """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit, time limit, demo shape."""
+    shape = demo_shape(corpus)
+    shaped = [] if shape in (None, DemoShape()) else [str(shape)]
+    if corpus.source is None and corpus.limit is None and not shaped:
         return Path(corpus.prepared) / f"{corpus.name}-{split}"
-    inputs = json.dumps([corpus.source, corpus.limit, _seconds(corpus, seconds) if corpus.source else None])
+    inputs = json.dumps([corpus.source, corpus.limit, _seconds(corpus, seconds) if corpus.source else None, *shaped])
     digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
     return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
 
@@ -76,6 +91,7 @@ def open_split(corpus: CorpusKeys, split: str, seconds: float, max_rows: int) ->
             limit=corpus.limit,
             seconds=_seconds(corpus, seconds),
             max_rows=max_rows,
+            shape=demo_shape(corpus),
         )
     if not (folder / MARKER).exists():
         raise ConfigError(

@@ -12,7 +12,12 @@ from rich.console import Console
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
+<<<<<<< HEAD
 from train.config import Config
+=======
+from train.config import Config, CorpusConfig
+from train.config_check import ConfigError
+>>>>>>> 595cf7c (Demo corpus: its shape is configuration; three corpora that differ in shape alone)
 from train.data import open_corpus
 from train.demo_policy.build import build_policy
 from train.experiment import make_experiment
@@ -53,10 +58,8 @@ def policy_path(config: Config, console: Console) -> str:
 
 
 def demo_corpus(config: Config) -> Config:
-    """The same configuration over the demo corpus, from which the demo policy is made whatever it is trained on."""
-    return dataclasses.replace(
-        config, corpus=dataclasses.replace(config.corpus, name=DEMO, source=None, limit=None, difficulties=[])
-    )
+    """The same configuration over the plain demo corpus, from which the demo policy is made whatever trains on."""
+    return dataclasses.replace(config, corpus=CorpusConfig(name=DEMO, prepared=config.corpus.prepared))
 
 
 def set_up_libraries(config: Config) -> None:
