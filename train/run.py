@@ -12,12 +12,7 @@ from rich.console import Console
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-<<<<<<< HEAD
-from train.config import Config
-=======
 from train.config import Config, CorpusConfig
-from train.config_check import ConfigError
->>>>>>> 595cf7c (Demo corpus: its shape is configuration; three corpora that differ in shape alone)
 from train.data import open_corpus
 from train.demo_policy.build import build_policy
 from train.experiment import make_experiment

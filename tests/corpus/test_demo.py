@@ -1,5 +1,6 @@
 """The demo corpus: SQaLe's columns, the promised sizes, nothing shared between the splits, the same rows every time."""
 
+import hashlib
 import json
 import re
 import sqlite3
@@ -10,14 +11,17 @@ import pytest
 from sqale import build_database, is_usable_question
 from sqale.deserialize import STYLES
 
-from corpus.demo import ROWS, write_demo_corpus
+from corpus import CorpusError
+from corpus.demo import write_demo_corpus
+from corpus.demo_shape import ROWS, DemoShape
 
-SIZES = {"schemas": (12, 6), "questions_per_schema": (8, 5)}
+PARTS = [(kind, split) for kind in ("queries", "schemas") for split in ("train", "test")]
+SIZE = DemoShape(schemas=(12, 6), questions=(8, 5))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_demo_corpus(tmp_path_factory.mktemp("demo"), seed=7, **SIZES)
+    return write_demo_corpus(tmp_path_factory.mktemp("demo"), 7, SIZE)
 
 
 def rows(folder: Path, kind: str, split: str) -> list[dict]:
@@ -87,8 +91,55 @@ def test_a_question_tells_neither_table_nor_coded_value(folder):
 
 
 def test_the_same_seed_writes_the_same_rows(folder, tmp_path):
-    again = write_demo_corpus(tmp_path / "again", seed=7, **SIZES)
-    other = write_demo_corpus(tmp_path / "other", seed=8, **SIZES)
+    again = write_demo_corpus(tmp_path / "again", 7, SIZE)
+    other = write_demo_corpus(tmp_path / "other", 8, SIZE)
     assert rows(again, "queries", "test") == rows(folder, "queries", "test")
     assert rows(again, "schemas", "test") == rows(folder, "schemas", "test")
     assert rows(other, "queries", "test") != rows(folder, "queries", "test")
+
+
+def digest(folder: Path) -> str:
+    return hashlib.sha256(str([rows(folder, *part) for part in PARTS]).encode()).hexdigest()[:16]
+
+
+def test_the_corpus_of_the_demo_stays_what_it_was(folder):
+    """Its rows are the demo's data: a change of the generator that moves them makes every published figure another."""
+    assert digest(folder) == "9314a3bfe6a97e66"
+
+
+@pytest.mark.parametrize(("tables", "n_rows"), [((40, 120), 70), ((5, 10), 300), ((5, 10), 2)])
+def test_a_corpus_has_the_shape_that_it_is_told(tmp_path, tables, n_rows):
+    shape = DemoShape(tables, n_rows, schemas=(4, 2), questions=(12, 3))
+    write_demo_corpus(tmp_path, 5, shape)
+    for split, n_schemas, n_questions in (("train", 4, 12), ("test", 2, 3)):
+        schemas = rows(tmp_path, "schemas", split)
+        assert len(schemas) == n_schemas
+        sizes = [schema["number_of_tables"] for schema in schemas]
+        assert (min(sizes), max(sizes)) == tables
+        held = {len(table) for schema in schemas for table in json.loads(schema["schema_content"]).values()}
+        assert held == {n_rows}
+        questions = rows(tmp_path, "queries", split)
+        assert len(questions) == n_schemas * n_questions
+        assert all(json.loads(question["execution_result"])[0][0] not in (None, 0) for question in questions)
+        assert {question["difficulty"] for question in questions} <= {"simple", "moderate", "hard"}
+
+
+def test_a_reference_points_at_a_row_that_exists(tmp_path):
+    write_demo_corpus(tmp_path, 5, DemoShape((5, 6), 2, schemas=(3, 1), questions=(4, 1)))
+    for schema in rows(tmp_path, "schemas", "train"):
+        tables = json.loads(schema["schema_content"])
+        keys = re.findall(r"CREATE TABLE (\w+) .*?(\w+) \w+ REFERENCES", schema["full_schema"])
+        assert all(row[column] in (1, 2) for table, column in keys for row in tables.get(table, []))
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        (DemoShape(tables=(5, 1_000)), "5 to 1000 tables"),
+        (DemoShape(tables=(9, 5)), "9 to 5 tables"),
+        (DemoShape(rows=0), "one of everything"),
+    ],
+)
+def test_a_shape_that_no_corpus_has_is_refused(tmp_path, shape, says):
+    with pytest.raises(CorpusError, match=says):
+        write_demo_corpus(tmp_path, 5, shape)

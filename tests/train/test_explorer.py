@@ -7,6 +7,7 @@ import pytest
 
 from corpus import PreparedCorpus, prepare
 from corpus.demo import write_demo_corpus
+from corpus.demo_shape import DemoShape
 from env.episode import Episode
 from env.sandbox import Sandbox
 from reward import score_candidate
@@ -16,7 +17,7 @@ from train.demo_policy.explorer import CAREFUL, Habits, guess, play_script, read
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
     folder: Path = tmp_path_factory.mktemp("demo")
-    write_demo_corpus(folder / "source", seed=3, schemas=(8, 1), questions_per_schema=(12, 1))
+    write_demo_corpus(folder / "source", 3, DemoShape(schemas=(8, 1), questions=(12, 1)))
     return prepare("sqale", folder / "source", folder / "prepared", progress=False)
 
 
