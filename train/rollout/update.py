@@ -74,6 +74,33 @@ class PlayedEpisode:
         }
 
 
+@dataclass(frozen=True)
+class OpenEpisode:
+    """An episode that can be played: its database is open. ``key`` fixes its token sampling."""
+
+    job: EpisodeJob
+    world: World
+    episode: Episode
+    key: int
+
+
+def open_episodes(
+    corpus: PreparedCorpus, jobs: Sequence[EpisodeJob], settings: EpisodeSettings, stack: ExitStack
+) -> list[OpenEpisode]:
+    """The episodes of ``jobs`` in order; candidates of one question and draw share one database, closed by ``stack``."""
+    worlds: dict[tuple[int, tuple[int, int]], World] = {}
+    for index, draw in dict.fromkeys((job.index, job.draw) for job in jobs):
+        world = open_world(corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers)
+        worlds[index, draw] = stack.enter_context(world)
+    opened = []
+    for job in jobs:
+        world = worlds[job.index, job.draw]
+        episode = world.episode(settings.episode, settings.prompts, job.gated, settings.evidence)
+        key = key_int("tokens", *job.draw, world.question.question_id, job.candidate)
+        opened.append(OpenEpisode(job, world, episode, key))
+    return opened
+
+
 def play_jobs(
     corpus: PreparedCorpus,
     jobs: Sequence[EpisodeJob],
@@ -87,30 +114,20 @@ def play_jobs(
     ``clock(stage)`` is a context manager that adds to the stage's seconds: build, generate, reward.
     """
     with ExitStack() as stack:
-        worlds: dict[tuple[int, tuple[int, int]], World] = {}
         with clock("build"):
-            for index, draw in dict.fromkeys((job.index, job.draw) for job in jobs):
-                world = open_world(
-                    corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers
-                )
-                worlds[index, draw] = stack.enter_context(world)
-            at = [worlds[job.index, job.draw] for job in jobs]
-            episodes = [
-                world.episode(settings.episode, settings.prompts, job.gated, settings.evidence)
-                for world, job in zip(at, jobs, strict=True)
-            ]
-        keys = [
-            key_int("tokens", *job.draw, world.question.question_id, job.candidate)
-            for world, job in zip(at, jobs, strict=True)
-        ]
+            opened = open_episodes(corpus, jobs, settings, stack)
         with clock("generate"):
-            tokens = play(episodes, keys)
+            tokens = play([each.episode for each in opened], [each.key for each in opened])
         with clock("reward"):
-            outcomes = list(pool.map(lambda world, episode: _score(world, episode, settings), at, episodes))
-        return [PlayedEpisode(*parts) for parts in zip(jobs, at, episodes, tokens, outcomes, strict=True)]
+            outcomes = list(pool.map(lambda each: score_episode(each.world, each.episode, settings), opened))
+        return [
+            PlayedEpisode(each.job, each.world, each.episode, written, outcome)
+            for each, written, outcome in zip(opened, tokens, outcomes, strict=True)
+        ]
 
 
-def _score(world: World, episode: Episode, settings: EpisodeSettings) -> Outcome:
+def score_episode(world: World, episode: Episode, settings: EpisodeSettings) -> Outcome:
+    """What a finished episode earned, agreement left open. Raises GoldError where the gold query does not run."""
     assert episode.finished is not None
     question = world.question
     return score_candidate(
