@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 from datasets import Dataset
 from torch.utils.data import Sampler
@@ -16,7 +17,7 @@ from curriculum.batch_sampler import CurriculumSampler
 from env.episode import EpisodeLimits
 from env.prompts import load_prompts
 from env.sandbox import Limits, WorkerPool, default_pool
-from train.config import Config
+from train.config import Config, EnvConfig, RewardConfig, SamplerConfig
 from train.rollout.chat import ChatFrame, chat_frame
 from train.rollout.tokens import Sampling
 from train.rollout.update import EpisodeJob, EpisodeSettings
@@ -100,7 +101,31 @@ def make_experiment(
     )
 
 
-def episode_settings(config: Config, mode: str, query_seconds: float) -> EpisodeSettings:
+class _ShowsEvidence(Protocol):
+    evidence: bool
+
+
+class EpisodeKeys(Protocol):
+    """The sections that say what an episode is like, as a run and an evaluation have them."""
+
+    @property
+    def env(self) -> EnvConfig:
+        """Turns, limits, sizes of results, prompts."""
+
+    @property
+    def sampler(self) -> SamplerConfig:
+        """Sizes of sampled databases."""
+
+    @property
+    def reward(self) -> RewardConfig:
+        """How an answer is scored."""
+
+    @property
+    def corpus(self) -> _ShowsEvidence:
+        """Whether evidence is shown."""
+
+
+def episode_settings(config: EpisodeKeys, mode: str, query_seconds: float) -> EpisodeSettings:
     """What all episodes share; training and evaluation differ in the tables' ``mode`` and the time a query may run."""
     env = config.env
     return EpisodeSettings(

@@ -87,11 +87,11 @@ class OpenEpisode:
 def open_episodes(
     corpus: PreparedCorpus, jobs: Sequence[EpisodeJob], settings: EpisodeSettings, stack: ExitStack
 ) -> list[OpenEpisode]:
-    """The episodes of ``jobs`` in order; candidates of one question and draw share one database, closed by ``stack``."""
+    """The episodes of ``jobs``, in order; candidates of one question and draw share a database, closed by ``stack``."""
     worlds: dict[tuple[int, tuple[int, int]], World] = {}
     for index, draw in dict.fromkeys((job.index, job.draw) for job in jobs):
-        world = open_world(corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers)
-        worlds[index, draw] = stack.enter_context(world)
+        opening = open_world(corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers)
+        worlds[index, draw] = stack.enter_context(opening)
     opened = []
     for job in jobs:
         world = worlds[job.index, job.draw]
