@@ -109,6 +109,9 @@ class EvaluationConfig:
     backend: str = key(
         "transformers", "ours", "what answers; oracle, empty and no_rows check the harness itself", choices=BACKENDS
     )
+    group: str | None = key(
+        None, "ours", "name of the policy in tables; policies of several training seeds share it; null: the model's"
+    )
     benchmark: str | None = key(None, "ours", "name of the benchmark in tables; null takes the corpus' name")
     questions: int = key(300, "card", "questions, chosen by the seed", low=1)
     tables: str = key("full", "card", "which tables exist: sampled, gold, distractors:N or full")

@@ -15,6 +15,7 @@ Z95 = 1.959964
 DRAWS = 2_000
 Interval = tuple[float, float]
 Part = tuple[str, float, float]  # question, part of the sum, part of the weight
+Table = dict[str, tuple[float, float]]  # sums of both by question
 
 
 def wilson(successes: int, n: int) -> Interval:
@@ -46,8 +47,24 @@ def bootstrap_seeds(seeds: Sequence[Sequence[Part]]) -> Interval | None:
     do: their deviations are scaled by sqrt(S / (S - 1)). With one seed the interval speaks of the questions alone.
     """
     tables = [_by_question(parts) for parts in seeds]
-    if not tables or any(not sum(size for _, size in table.values()) for table in tables):
+    return _middle(_statistics([tables])[0]) if _all_weigh(tables) else None
+
+
+def bootstrap_difference(before: Sequence[Sequence[Part]], after: Sequence[Sequence[Part]]) -> Interval | None:
+    """The same for the mean over the seeds ``after`` minus that over ``before``, on the same questions.
+
+    A draw takes the same questions for both; the seeds of the two are drawn apart.
+    """
+    sides = [[_by_question(parts) for parts in seeds] for seeds in (before, after)]
+    if not all(map(_all_weigh, sides)):
         return None
+    first, second = _statistics(sides)
+    return _middle(second - first)
+
+
+def _statistics(sides: Sequence[Sequence[Table]]) -> list[np.ndarray]:
+    """For every side its drawn means over seeds, (DRAWS,); NaN where a draw has no weight."""
+    tables = [table for side in sides for table in side]
     names = [sorted(table) for table in tables]
     crossed = any(tables[0].keys() & table for table in tables[1:])
     if crossed:  # a question that a seed did not answer weighs nothing there
@@ -57,21 +74,30 @@ def bootstrap_seeds(seeds: Sequence[Sequence[Part]]) -> Interval | None:
     weights = np.empty(0)
     for number, (table, questions) in enumerate(zip(tables, names, strict=True)):
         if not number or not crossed:
-            weights = draws.multinomial(len(questions), np.full(len(questions), 1 / len(questions)), DRAWS).astype(
-                float
-            )
+            weights = _drawn(draws, len(questions))
         sums = weights @ np.array([table.get(question, (0.0, 0.0)) for question in questions])
         with np.errstate(invalid="ignore", divide="ignore"):
-            means[:, number] = sums[:, 0] / sums[:, 1]  # NaN where a draw has no weight
-    count = len(tables)
-    centre = means.mean(1)
-    drawn = _drawn(draws, count) / count
-    spread = math.sqrt(count / (count - 1)) if count > 1 else 0.0
-    statistic = centre + spread * ((drawn * means).sum(1) - centre)
-    statistic = statistic[~np.isnan(statistic)]
-    if not len(statistic):
+            means[:, number] = sums[:, 0] / sums[:, 1]
+    statistics, start = [], 0
+    for side in sides:
+        own = means[:, start : start + len(side)]
+        centre, count = own.mean(1), len(side)
+        spread = math.sqrt(count / (count - 1)) if count > 1 else 0.0
+        statistics.append(centre + spread * ((_drawn(draws, count) / count * own).sum(1) - centre))
+        start += count
+    return statistics
+
+
+def _all_weigh(tables: Sequence[Table]) -> bool:
+    return bool(tables) and all(sum(size for _, size in table.values()) for table in tables)
+
+
+def _middle(statistic: np.ndarray) -> Interval | None:
+    """The middle 95% of what was drawn."""
+    known = statistic[~np.isnan(statistic)]
+    if not len(known):
         return None
-    low, high = np.quantile(statistic, [0.025, 0.975])
+    low, high = np.quantile(known, [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -80,8 +106,8 @@ def _drawn(draws: np.random.Generator, count: int) -> np.ndarray:
     return draws.multinomial(count, np.full(count, 1 / count), DRAWS).astype(float)
 
 
-def _by_question(parts: Iterable[Part]) -> dict[str, tuple[float, float]]:
-    table: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+def _by_question(parts: Iterable[Part]) -> Table:
+    table: Table = defaultdict(lambda: (0.0, 0.0))
     for question, part, size in parts:
         total, weight = table[question]
         table[question] = total + part, weight + size

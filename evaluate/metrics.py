@@ -6,7 +6,7 @@ stand apart; failed questions have no rows and are counted beside.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -214,14 +214,20 @@ def run_difference(before: Sequence[Row], after: Sequence[Row], metric: str = "e
 
     Each question counts once, with the mean over its candidates. ValueError where the two have not the same questions.
     """
-    left, right = ({q: rows for q, rows in by_question(stable(side)).items()} for side in (before, after))
-    if left.keys() != right.keys():
-        alone = sorted(left.keys() ^ right.keys())
-        raise ValueError(
-            f"the two runs answered different questions ({len(left.keys() - right.keys())} of {len(left)} only in the "
-            f"first, {len(right.keys() - left.keys())} of {len(right)} only in the second, e.g. {alone[0]}); a paired "
-            "difference needs the same: evaluate both with the same corpus, split, seed and number of questions"
-        )
+    left, right = by_question(stable(before)), by_question(stable(after))
+    refuse_other_questions(left, right)
     means = [[ratio(metric_parts(side[q], METRICS[metric])) for q in left] for side in (left, right)]
     pairs = [(a, b) for a, b in zip(*means, strict=True) if a is not None and b is not None]
     return paired_difference([a for a, _ in pairs], [b for _, b in pairs])
+
+
+def refuse_other_questions(before: Collection[str], after: Collection[str]) -> None:
+    """ValueError where two runs did not answer the same questions."""
+    first, second = set(before) - set(after), set(after) - set(before)
+    if first or second:
+        raise ValueError(
+            f"the two runs answered different questions ({len(first)} of {len(before)} only in the first, "
+            f"{len(second)} of {len(after)} only in the second, e.g. {min(first | second)}); a paired difference needs "
+            "the same: evaluate both with the same corpus, split, seed and number of questions, and start one with "
+            "failed questions again"
+        )

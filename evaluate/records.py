@@ -5,7 +5,7 @@ An evaluation lies in a folder: ``config.yaml``, ``episodes/NNNNNN.parquet`` (wh
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,12 @@ def record_files(folder: Path) -> list[Path]:
     return sorted((folder / EPISODES).glob("*.parquet"))
 
 
-def read_records(folder: Path) -> list[dict[str, Any]]:
+def read_records(folder: Path, leave_out: Collection[str] = ()) -> list[dict[str, Any]]:
     """All rows of an evaluation, by question and candidate: the same order however often it was interrupted.
 
-    Empty where nothing was played yet.
+    Empty where nothing was played yet. Columns to ``leave_out`` are not read (the turns are nearly all of a file).
     """
-    rows = [row for path in record_files(folder) for row in pq.read_table(path, schema=RECORD).to_pylist()]
+    columns = [name for name in RECORD.names if name not in leave_out]
+    tables = [pq.read_table(path, schema=RECORD, columns=columns) for path in record_files(folder)]
+    rows = [row for table in tables for row in table.to_pylist()]
     return sorted(rows, key=lambda row: (row["index"], row["candidate"]))

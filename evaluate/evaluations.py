@@ -1,0 +1,149 @@
+"""Evaluations as the tables see them: read from their folders, or built from rows, and grouped into policies.
+
+A policy is what a table has one column or row of. Evaluations are of one policy where the key ``group`` names the same
+(without it: the model's name). Within a policy, a benchmark and a size of the schema, different models are the seeds of
+the policy; several evaluations of one model are read as one.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evaluate.published import published_name
+from evaluate.records import CONFIG, SUMMARY, read_records
+from train.config_check import ConfigError
+
+UNREAD = ("turns", "question", "gold_sql", "opened_tables", "tables")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation. ``rows`` are those of ``evaluate.records``, empty unless ``state`` is ``finished``.
+
+    ``benchmark`` and ``tables`` say what was asked (``tables``: gold, distractors:N, full, sampled); ``failed``
+    questions got no answer. ``state`` is ``finished``, ``unfinished`` or ``failed``: only the first is ever averaged.
+    """
+
+    policy: str
+    model: str
+    benchmark: str
+    tables: str
+    rows: Sequence[dict[str, Any]] = field(default=(), repr=False)
+    parameters: float | None = None
+    failed: int = 0
+    state: str = "finished"
+    name: str = ""
+    published: str | None = None
+
+
+def failed_run(policy: str, model: str, benchmark: str, tables: str) -> Evaluation:
+    """What stands for a run that failed before it could be evaluated: tables show it and leave it out of every mean."""
+    return Evaluation(policy, model, benchmark, tables, state="failed", name=model)
+
+
+def find_evaluations(paths: Iterable[str | Path]) -> list[Path]:
+    """Folders of evaluations: those given, those in ``evaluations/`` of given runs, those directly in given folders.
+
+    ConfigError for a path that holds none.
+    """
+    found: list[Path] = []
+    for path in map(Path, paths):
+        inside = sorted(file.parent for pattern in ("*", "evaluations/*") for file in path.glob(f"{pattern}/{CONFIG}"))
+        mine = [path] if is_evaluation(path) else [folder for folder in inside if is_evaluation(folder)]
+        if not mine:
+            raise ConfigError(
+                f"no evaluation in {path}: give the folder of one (OUTPUT/NAME, with {CONFIG}), of a run that has "
+                "evaluations/, or a folder of evaluations"
+            )
+        found += [folder for folder in mine if folder not in found]
+    return found
+
+
+def is_evaluation(folder: Path) -> bool:
+    """Whether a folder is an evaluation's: its configuration says what answered."""
+    return "backend" in _config(folder)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        config = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{folder / CONFIG} cannot be read: {error}") from error
+    return config if isinstance(config, dict) else {}
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    """An evaluation from its folder; one without ``summary.json`` is unfinished. ConfigError for one that is broken."""
+    config = _config(folder)
+    model = str(config.get("model") or "")
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        summary = None
+    except ValueError as error:
+        raise ConfigError(f"{folder / SUMMARY} is broken ({error}); remove it and evaluate again") from error
+    corpus = config.get("corpus") or {}
+    return Evaluation(
+        policy=str(config.get("group") or model_name(model, config)),
+        model=model,
+        benchmark=str(config.get("benchmark") or corpus.get("name") or ""),
+        tables=str(config.get("tables") or ""),
+        rows=read_records(folder, leave_out=UNREAD) if summary else (),
+        parameters=(summary or {}).get("parameters"),
+        failed=(summary or {}).get("failed", 0),
+        state="finished" if summary else "unfinished",
+        name=folder.name,
+        published=published_name(model) if config.get("backend") in ("transformers", "vllm", "openai") else None,
+    )
+
+
+def model_name(model: str, config: dict[str, Any]) -> str:
+    """A model's short name: of a checkpoint its run's, of another folder or Hub name the last part."""
+    if config.get("backend") in ("oracle", "empty", "no_rows"):
+        return str(config["backend"])
+    parts = [part for part in model.replace("\\", "/").split("/") if part] or ["?"]
+    return parts[-2] if parts[-1].startswith("checkpoint-") and len(parts) > 1 else parts[-1]
+
+
+def read_evaluations(paths: Iterable[str | Path]) -> list[Evaluation]:
+    """All evaluations that ``paths`` lead to, in order."""
+    return [read_evaluation(folder) for folder in find_evaluations(paths)]
+
+
+def policies(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Names of the policies, in the order in which they first come."""
+    return list(dict.fromkeys(each.policy for each in evaluations))
+
+
+def benchmarks(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Names of the benchmarks: the card's first and in its order, then others as they come."""
+    order = ["sqale", "bird", "ehrsql"]
+    found = list(dict.fromkeys(each.benchmark for each in evaluations))
+    return [name for name in order if name in found] + [name for name in found if name not in order]
+
+
+def sizes(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Schema sizes, the smallest first: gold, distractors by number, full, then what the sampler draws."""
+    rank = {"gold": -1, "full": 1_000_000, "sampled": 1_000_001}
+    found = {each.tables for each in evaluations}
+    return sorted(found, key=lambda size: (rank.get(size) or _number(size), size))
+
+
+def _number(size: str) -> int:
+    digits = size.rpartition(":")[2]
+    return int(digits) if digits.isdigit() else 0
+
+
+def seeds_of(evaluations: Iterable[Evaluation]) -> list[list[dict[str, Any]]]:
+    """Rows with a stable gold of each finished model, one list a seed: what ``evaluate.metrics`` takes."""
+    models: dict[str, list[dict[str, Any]]] = {}
+    for each in evaluations:
+        if each.state == "finished":
+            models.setdefault(each.model, []).extend(row for row in each.rows if not row["unstable"])
+    return [rows for rows in models.values() if rows]
