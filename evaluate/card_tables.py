@@ -1,0 +1,132 @@
+"""The card's tables: corpus by benchmark, schema size, literals looked up, size against compute.
+
+The card's own figures stand beside ours where the policy is the card's.
+"""
+
+from collections.abc import Sequence
+
+from evaluate import published
+from evaluate.evaluations import Evaluation, benchmarks, policies, sizes
+from evaluate.figures import NOTHING, figure
+from evaluate.table_data import Table
+from evaluate.table_rows import (
+    accuracy_and_recall,
+    benchmark_name,
+    by_policy_and_size,
+    card_name,
+    largest_size,
+    policy_label,
+    select,
+    size_name,
+)
+
+LITERAL_METRICS = {
+    "literals_seen": "looked up",
+    "stated_literals_seen": "… stated",
+    "unstated_literals_seen": "… not stated",
+    "unstated_literals_used": "not stated, used",
+    "unstated_literals_used_of_seen": "… of those looked up",
+}
+COMPUTE_METRICS = {
+    "processed_tokens": (1.0, 0, "tokens, each once"),
+    "reprocessed_tokens": (1.0, 0, "tokens, each turn's context again"),
+    "tflops": (1.0, 3, "TFLOPs, each once"),
+    "tflops_reprocessed": (1.0, 3, "TFLOPs, context again"),
+}
+
+
+def benchmark_table(evaluations: Sequence[Evaluation]) -> Table:
+    """Execution accuracy by policy and benchmark (card: "Evaluation"); a benchmark's official verdict beside ours."""
+    size, names = largest_size(evaluations), benchmarks(evaluations)
+    official = [name for name in names if _has_official(select(evaluations, benchmark=name, tables=size))]
+    columns = [(name, metric) for name in names for metric in ("equivalent", "official")[: 1 + (name in official)]]
+    heads = [benchmark_name(name) + (", its own verdict" if metric == "official" else "") for name, metric in columns]
+    table = Table("benchmarks", f"Execution accuracy (%), {size_name(size).lower()}", ["Policy", *heads])
+    for policy in policies(select(evaluations, tables=size)):
+        mine = select(evaluations, policy, tables=size)
+        card = published.ACCURACY.get(card_name(mine) or "", {}) if size == "full" else {}
+        cells = []
+        for name, metric in columns:
+            here = select(mine, benchmark=name)
+            cells.append(figure(here, metric, published=card.get(name)) if here else None)
+        table.add(policy_label(mine), (cell.text() if cell else NOTHING for cell in cells))
+        table.figures += filter(None, cells)
+        if card:
+            values = [card.get(name) if metric == "equivalent" else None for name, metric in columns]
+            table.add(f"… published: {card_name(mine)}", (NOTHING if v is None else f"{v:.1f}" for v in values))
+    return table
+
+
+def _has_official(evaluations: Sequence[Evaluation]) -> bool:
+    return any(row["official"] is not None for each in evaluations for row in each.rows)
+
+
+def schema_size_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
+    """Accuracy by tables in the database and policy; brackets: every gold table was opened (card: "Schema size")."""
+    mine = select(evaluations, benchmark=benchmark)
+    names = policies(mine)
+    cards = {name: card_name(select(mine, name)) if benchmark == "sqale" else None for name in names}
+    head = ["Tables in the database"]
+    for name in names:
+        head.append(policy_label(select(mine, name)))
+        head += [f"{cards[name]}, published"] if cards[name] in published.SCHEMA_SIZE else []
+    title = f"{benchmark_name(benchmark)}: accuracy (episodes that opened every gold table), %"
+    table = Table(f"schema_size_{benchmark}", title, head)
+    for size in sizes(mine):
+        cells = []
+        for name in names:
+            here = select(mine, name, tables=size)
+            card = published.SCHEMA_SIZE.get(cards[name] or "", {})
+            cells.append(accuracy_and_recall(table, here, card.get(size)) if here else NOTHING)
+            if card:
+                known = card.get(size)
+                cells.append(f"{known.accuracy:.1f} ({known.recall:.1f})" if known else NOTHING)
+        table.add(size_name(size), cells)
+    return table
+
+
+def literals_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
+    """String literals looked up before the answer, by whether the question states them (card: "Looking up values")."""
+    mine = select(evaluations, benchmark=benchmark)
+    head = ["Policy", "Tables", *LITERAL_METRICS.values()]
+    table = Table(f"literals_{benchmark}", f"{benchmark_name(benchmark)}: string literals of the gold query, %", head)
+    for labels, here in by_policy_and_size(mine):
+        card = (
+            published.LITERALS.get(card_name(here) or "", {})
+            if (benchmark, here[0].tables) == ("sqale", "full")
+            else {}
+        )
+        figures = [figure(here, metric, published=card.get(metric)) for metric in LITERAL_METRICS]
+        table.add(labels, (each.text() for each in figures))
+        table.figures += figures
+        if card:
+            known = [card.get(metric) for metric in LITERAL_METRICS]
+            table.add([f"… published: {card_name(here)}", ""], (NOTHING if v is None else f"{v:.0f}" for v in known))
+    return table
+
+
+def compute_table(evaluations: Sequence[Evaluation], benchmark: str, difficulty: str = "") -> Table:
+    """Size against compute (card: "Highlights"); of one difficulty where one is named."""
+    mine = select(evaluations, benchmark=benchmark)
+    title = f"{benchmark_name(benchmark)}: accuracy (%) and compute a question" + (difficulty and f", {difficulty}")
+    head = ["Policy", "Tables", "parameters", "accuracy", *(name for _, _, name in COMPUTE_METRICS.values())]
+    table = Table(f"compute_{benchmark}" + (difficulty and f"_{difficulty}"), title, head)
+    for labels, here in by_policy_and_size(mine):
+        card = _card_compute(here, difficulty)
+        accuracy = figure(here, "equivalent", difficulty, card and card[0])
+        figures = {name: figure(here, name, difficulty) for name in COMPUTE_METRICS}
+        parameters = next((each.parameters for each in here if each.parameters), None)
+        cells = [figures[name].text(scale, digits) for name, (scale, digits, _) in COMPUTE_METRICS.items()]
+        table.add(labels, [f"{parameters:,.0f}" if parameters else NOTHING, accuracy.text(), *cells])
+        table.figures += [accuracy, *figures.values()]
+        if card:
+            known = [f"{card[2]:,.0f}", f"{card[0]:.1f}", NOTHING, NOTHING, NOTHING, f"{card[1]:,.0f}"]
+            table.add([f"… published: {card_name(here)}", ""], known)
+    table.notes.append("TFLOPs = 2 x parameters x tokens / 10^12; which tokens the card counts is not published.")
+    return table
+
+
+def _card_compute(here: Sequence[Evaluation], difficulty: str) -> tuple[float, float, float] | None:
+    if (here[0].benchmark, here[0].tables, difficulty) != ("sqale", "full", published.COMPUTE_DIFFICULTY):
+        return None
+    return published.COMPUTE.get(card_name(here) or "")

@@ -1,0 +1,96 @@
+"""The numbers behind a table's cells: one metric of one policy, with its interval, its seeds and what is missing."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from evaluate.evaluations import Evaluation, seeds_of
+from evaluate.intervals import Interval
+from evaluate.metrics import METRICS, TFLOPS, Row, metric_interval, metric_value
+
+PERCENT = 100.0
+NOTHING = "–"
+INCOMPLETE = "†"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of a table: the mean over ``seeds`` policies on ``n`` different questions, with its 95% interval.
+
+    ``missing``: states of the evaluations that belong here and are not finished; they are in no mean. ``failed``:
+    questions without an answer in those that are.
+    """
+
+    policy: str
+    benchmark: str
+    tables: str
+    metric: str
+    difficulty: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    seeds: int = 0
+    failed: int = 0
+    missing: tuple[str, ...] = ()
+    published: float | None = None
+
+    def text(self, scale: float = PERCENT, digits: int = 1, beside: str = "") -> str:
+        """``66.3 [60.8, 71.4]``, by default in percent, ``beside`` between the two; † where evaluations are missing."""
+        if self.value is None:
+            return " ".join(sorted(set(self.missing))) or NOTHING
+        parts = [f"{self.value * scale:.{digits}f}", beside]
+        if self.low is not None and self.high is not None:
+            parts.append(f"[{self.low * scale:.{digits}f}, {self.high * scale:.{digits}f}]")
+        return " ".join(filter(None, parts)) + (INCOMPLETE if self.missing or self.failed else "")
+
+
+def figure(
+    evaluations: Sequence[Evaluation], metric: str, difficulty: str = "", published: float | None = None
+) -> Figure:
+    """The figure of one policy, benchmark and size: ``evaluations`` are those of its seeds.
+
+    ``metric`` is a name of ``evaluate.metrics.METRICS``, or ``tflops`` / ``tflops_reprocessed``.
+    """
+    first = evaluations[0]
+    seeds = of_difficulty(seeds_of(evaluations), difficulty)
+    factor, name = tflops_factor(evaluations, metric)
+    value = interval = None
+    if seeds and factor is not None:
+        value, interval = metric_value(seeds, METRICS[name]), metric_interval(seeds, METRICS[name])
+    low, high = scaled(interval, factor)
+    return Figure(
+        first.policy,
+        first.benchmark,
+        first.tables,
+        metric,
+        difficulty,
+        None if value is None else value * (factor or 1.0),
+        low,
+        high,
+        n=len({row["question_id"] for rows in seeds for row in rows}),
+        seeds=len(seeds),
+        failed=sum(each.failed for each in evaluations),
+        missing=tuple(each.state for each in evaluations if each.state != "finished"),
+        published=published,
+    )
+
+
+def of_difficulty(seeds: Iterable[list[Row]], difficulty: str) -> list[list[Row]]:
+    """The rows of one difficulty; all for an empty one."""
+    kept = [[row for row in rows if difficulty in ("", row["difficulty"])] for rows in seeds]
+    return [rows for rows in kept if rows]
+
+
+def tflops_factor(evaluations: Sequence[Evaluation], metric: str) -> tuple[float | None, str]:
+    """What to multiply the metric of that name with; None where the number of parameters is not known."""
+    tokens = TFLOPS.get(metric)
+    if tokens is None:
+        return 1.0, metric
+    known = {each.parameters for each in evaluations if each.state == "finished"}
+    parameters = known.pop() if len(known) == 1 else None
+    return (None if parameters is None else 2 * parameters / 1e12), tokens
+
+
+def scaled(interval: Interval | None, factor: float | None) -> tuple[float | None, float | None]:
+    """Both ends times ``factor``."""
+    return (None, None) if interval is None or factor is None else (interval[0] * factor, interval[1] * factor)

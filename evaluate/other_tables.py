@@ -1,0 +1,188 @@
+"""Tables beside the card's: what was evaluated, by difficulty, how episodes went, several candidates, differences."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from evaluate.evaluations import Evaluation, benchmarks, policies, seeds_of, sizes
+from evaluate.figures import NOTHING, Figure, figure
+from evaluate.intervals import Interval, Part, bootstrap_difference, ratio
+from evaluate.metrics import (
+    METRICS,
+    by_question,
+    metric_parts,
+    metric_value,
+    rate_interval,
+    refuse_other_questions,
+    run_difference,
+    several_candidates,
+    stable,
+)
+from evaluate.table_data import Table
+from evaluate.table_rows import (
+    accuracy_and_recall,
+    benchmark_name,
+    by_policy_and_size,
+    select,
+    size_name,
+)
+
+BEHAVIOUR_METRICS = {
+    "rounds": "rounds",
+    "calls": "calls",
+    "distinct_calls": "different calls",
+    "calls_per_round": "calls a round",
+    "written_tokens": "tokens written",
+}
+
+
+def runs_table(evaluations: Sequence[Evaluation]) -> Table:
+    """What was evaluated: every evaluation with its state, and what is in no average."""
+    head = [
+        "Evaluation",
+        "policy",
+        "benchmark",
+        "tables",
+        "state",
+        "questions",
+        "failed",
+        "unstable gold",
+        "empty gold",
+    ]
+    table = Table("runs", "Evaluations", head)
+    for each in evaluations:
+        rows = stable(each.rows)
+        apart = len(by_question(each.rows)) - len(by_question(rows))
+        empty = by_question([row for row in rows if row["gold_empty"]])
+        counts = [len(by_question(rows)), each.failed, apart, len(empty)]
+        cells = [each.policy, benchmark_name(each.benchmark), each.tables, each.state, *map(str, counts)]
+        table.add(each.name or each.model, cells)
+    return table
+
+
+def difficulty_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
+    """Accuracy and table recall by difficulty of the question."""
+    mine = select(evaluations, benchmark=benchmark)
+    order = {"simple": 0, "moderate": 1, "hard": 2, "challenging": 2}
+    found = {row["difficulty"] for each in mine for row in each.rows}
+    levels = sorted(found, key=lambda name: (order.get(name, 3), name))
+    title = f"{benchmark_name(benchmark)}: accuracy (episodes that opened every gold table) by difficulty, %"
+    table = Table(f"difficulty_{benchmark}", title, ["Policy", "Tables", *(level or NOTHING for level in levels)])
+    for labels, here in by_policy_and_size(mine):
+        table.add(labels, [accuracy_and_recall(table, here, difficulty=level) for level in levels])
+    return table
+
+
+def behaviour_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
+    """How episodes went: rounds, calls, tokens, and how they ended."""
+    mine = select(evaluations, benchmark=benchmark)
+    head = ["Policy", "Tables", *BEHAVIOUR_METRICS.values(), "ended by"]
+    table = Table(f"behaviour_{benchmark}", f"{benchmark_name(benchmark)}: a mean episode", head)
+    for labels, here in by_policy_and_size(mine):
+        figures = [figure(here, metric) for metric in BEHAVIOUR_METRICS]
+        rows = [row for seed in seeds_of(here) for row in seed]
+        names = sorted({row["ended_by"] for row in rows})
+        ended = [f"{name} {sum(row['ended_by'] == name for row in rows) / len(rows):.1%}" for name in names]
+        table.add(labels, [*(each.text(1.0) for each in figures), ", ".join(ended) or NOTHING])
+        table.figures += figures
+    return table
+
+
+def candidates_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table | None:
+    """pass@k and majority@k, of policies that played several candidates a question; None where none did."""
+    found: list[tuple[list[str], Evaluation, dict[str, list[list[Part]]]]] = []
+    for labels, here in by_policy_and_size(select(evaluations, benchmark=benchmark)):
+        seeds = [by_question(rows) for rows in seeds_of(here)]
+        k = min((len(rows) for groups in seeds for rows in groups.values()), default=1)
+        if k > 1:
+            each_seed = [several_candidates(groups, k) for groups in seeds]
+            found.append((labels, here[0], {name: [parts[name] for parts in each_seed] for name in each_seed[0]}))
+    if not found:
+        return None
+    names = list(dict.fromkeys(name for _, _, parts in found for name in parts))
+    title = f"{benchmark_name(benchmark)}: several candidates a question, %"
+    table = Table(f"candidates_{benchmark}", title, ["Policy", "Tables", *names])
+    for labels, first, parts in found:
+        figures = {name: _parts_figure(first, name, parts[name]) for name in names if name in parts}
+        table.add(labels, (figures[name].text() if name in figures else NOTHING for name in names))
+        table.figures += figures.values()
+    return table
+
+
+def _parts_figure(first: Evaluation, name: str, seeds: Sequence[list[Part]]) -> Figure:
+    """The mean over seeds of a metric that is given by its parts."""
+    values = [value for value in map(ratio, seeds) if value is not None]
+    interval = rate_interval(seeds)
+    low, high = interval or (None, None)
+    questions = {question for parts in seeds for question, _, _ in parts}
+    value = sum(values) / len(values) if values else None
+    return Figure(
+        first.policy, first.benchmark, first.tables, name, "", value, low, high, n=len(questions), seeds=len(seeds)
+    )
+
+
+def difference(before: Sequence[Evaluation], after: Sequence[Evaluation], metric: str = "equivalent") -> Figure:
+    """Mean over seeds of ``after`` minus that of ``before`` on the same questions, with its 95% interval.
+
+    ValueError where the two did not answer the same questions, or one is not finished.
+    """
+    first, second = seeds_of(before), seeds_of(after)
+    for side, seeds in ((before, first), (after, second)):
+        if not seeds:
+            raise ValueError(f"{side[0].policy} on {side[0].benchmark}, {side[0].tables}: {side[0].state}")
+    refuse_other_questions(*({row["question_id"] for rows in side for row in rows} for side in (first, second)))
+    value: float | None
+    interval: Interval | None
+    if len(first) == len(second) == 1:
+        value, interval = run_difference(first[0], second[0], metric)
+    else:
+        start, end = (metric_value(seeds, METRICS[metric]) for seeds in (first, second))
+        value = None if start is None or end is None else end - start
+        parts = [[metric_parts(rows, METRICS[metric]) for rows in seeds] for seeds in (first, second)]
+        interval = bootstrap_difference(parts[0], parts[1])
+    low, high = interval or (None, None)
+    a, b = before[0], after[0]
+    missing = tuple(each.state for each in (*before, *after) if each.state != "finished")
+    questions = {row["question_id"] for rows in first for row in rows}
+    return Figure(
+        f"{b.policy} - {a.policy}",
+        b.benchmark,
+        b.tables,
+        metric,
+        "",
+        value,
+        low,
+        high,
+        n=len(questions),
+        seeds=min(len(first), len(second)),
+        missing=missing,
+    )
+
+
+def differences_table(evaluations: Sequence[Evaluation], most: int = 15) -> Table:
+    """Paired differences in accuracy between any two policies, or, of more than ``most`` pairs, to the first policy."""
+    title = "Paired differences in accuracy, percentage points [95% interval]"
+    table = Table("differences", title, ["Difference", "benchmark", "tables", "points", "questions"])
+    names = policies(evaluations)
+    pairs = list(combinations(names, 2))
+    pairs = pairs if len(pairs) <= most else [(names[0], name) for name in names[1:]]
+    for first, second in pairs:
+        for benchmark in benchmarks(evaluations):
+            mine = select(evaluations, benchmark=benchmark)
+            for size in sizes(mine):
+                before, after = select(mine, first, tables=size), select(mine, second, tables=size)
+                if before and after:
+                    _add_difference(table, before, after)
+    return table
+
+
+def _add_difference(table: Table, before: Sequence[Evaluation], after: Sequence[Evaluation]) -> None:
+    label = f"{after[0].policy} - {before[0].policy}"
+    where = [benchmark_name(after[0].benchmark), size_name(after[0].tables)]
+    try:
+        found = difference(before, after)
+    except ValueError as error:
+        table.add(label, [*where, NOTHING, NOTHING])
+        table.notes.append(f"{label}, {', '.join(where)}: {error}.")
+        return
+    table.add(label, [*where, found.text(), str(found.n)])
+    table.figures.append(found)

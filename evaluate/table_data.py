@@ -1,0 +1,79 @@
+"""A table: its rows as text and the figures behind them, written for a terminal, as Markdown and as CSV."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from evaluate.figures import Figure
+
+
+@dataclass
+class Table:
+    """A table: ``rows`` are its cells as text, ``figures`` the numbers behind them, ``notes`` stand below it."""
+
+    name: str
+    title: str
+    head: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, label: str | Sequence[str], cells: Iterable[str]) -> None:
+        """One row."""
+        self.rows.append([*([label] if isinstance(label, str) else label), *cells])
+
+    def markdown(self) -> str:
+        """Heading, table and notes."""
+        lines = [
+            f"### {self.title}",
+            "",
+            _line(self.head),
+            _line(["---", *["---:"] * (len(self.head) - 1)]),
+            *map(_line, self.rows),
+            "",
+        ]
+        return "\n".join([*lines, *(f"{note}\n" for note in self.notes)])
+
+    def rich(self) -> RichTable:
+        """For a terminal. Names come from files: they are text, never markup."""
+        table = RichTable(title=Text(self.title), title_justify="left", caption_justify="left")
+        for number, name in enumerate(self.head):
+            table.add_column(Text(name), justify="right" if number else "left")
+        for row in self.rows:
+            table.add_row(*map(Text, row))
+        table.caption = Text("\n".join(self.notes)) if self.notes else None
+        return table
+
+    def csv(self) -> str:
+        """The figures, one a line, in full precision; the cells where a table has no figures."""
+        out = io.StringIO()
+        if not self.figures:
+            csv.writer(out, lineterminator="\n").writerows([self.head, *self.rows])
+            return out.getvalue()
+        writer = csv.DictWriter(out, list(asdict(self.figures[0])), lineterminator="\n")
+        writer.writeheader()
+        for each in self.figures:
+            writer.writerow({**asdict(each), "missing": " ".join(each.missing)})
+        return out.getvalue()
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def write_tables(tables: Sequence[Table], folder: Path, title: str, more: Sequence[str] = ()) -> list[Path]:
+    """``folder/tables.md`` with all tables and, after them, the lines ``more``, and ``folder/NAME.csv`` of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts: dict[str, Any] = {"tables.md": "\n".join([f"# {title}", "", *(table.markdown() for table in tables), *more])}
+    texts |= {f"{table.name}.csv": table.csv() for table in tables}
+    for name, text in texts.items():
+        partial = folder / f"{name}.partial"
+        partial.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        partial.replace(folder / name)
+    return [folder / name for name in texts]
