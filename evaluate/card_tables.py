@@ -28,10 +28,10 @@ LITERAL_METRICS = {
     "unstated_literals_used_of_seen": "… of those looked up",
 }
 COMPUTE_METRICS = {
-    "processed_tokens": (1.0, 0, "tokens, each once"),
-    "reprocessed_tokens": (1.0, 0, "tokens, each turn's context again"),
-    "tflops": (1.0, 3, "TFLOPs, each once"),
-    "tflops_reprocessed": (1.0, 3, "TFLOPs, context again"),
+    "processed_tokens": (",.0f", "tokens, each once"),
+    "reprocessed_tokens": (",.0f", "tokens, context again each turn"),
+    "tflops": (",.3g", "TFLOPs, each once"),
+    "tflops_reprocessed": (",.3g", "TFLOPs, context again"),
 }
 
 
@@ -106,23 +106,31 @@ def literals_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
 
 
 def compute_table(evaluations: Sequence[Evaluation], benchmark: str, difficulty: str = "") -> Table:
-    """Size against compute (card: "Highlights"); of one difficulty where one is named."""
+    """Size against compute (card: "Highlights"); of one difficulty where one is named.
+
+    TFLOPs a question are 2 x parameters x tokens: every token once, as with a cache of the context between turns, or
+    the whole context again at every turn. The card does not say which; 224 at 2B are about 59,600 tokens, more than an
+    episode's budget of 12,288 holds, so it counts the context again.
+    """
     mine = select(evaluations, benchmark=benchmark)
     title = f"{benchmark_name(benchmark)}: accuracy (%) and compute a question" + (difficulty and f", {difficulty}")
-    head = ["Policy", "Tables", "parameters", "accuracy", *(name for _, _, name in COMPUTE_METRICS.values())]
+    head = ["Policy", "Tables", "parameters", "accuracy", *(name for _, name in COMPUTE_METRICS.values())]
     table = Table(f"compute_{benchmark}" + (difficulty and f"_{difficulty}"), title, head)
     for labels, here in by_policy_and_size(mine):
         card = _card_compute(here, difficulty)
         accuracy = figure(here, "equivalent", difficulty, card and card[0])
         figures = {name: figure(here, name, difficulty) for name in COMPUTE_METRICS}
         parameters = next((each.parameters for each in here if each.parameters), None)
-        cells = [figures[name].text(scale, digits) for name, (scale, digits, _) in COMPUTE_METRICS.items()]
+        cells = [figures[name].text(1.0, form) for name, (form, _) in COMPUTE_METRICS.items()]
         table.add(labels, [f"{parameters:,.0f}" if parameters else NOTHING, accuracy.text(), *cells])
         table.figures += [accuracy, *figures.values()]
         if card:
             known = [f"{card[2]:,.0f}", f"{card[0]:.1f}", NOTHING, NOTHING, NOTHING, f"{card[1]:,.0f}"]
             table.add([f"… published: {card_name(here)}", ""], known)
-    table.notes.append("TFLOPs = 2 x parameters x tokens / 10^12; which tokens the card counts is not published.")
+    table.notes.append(
+        "TFLOPs = 2 x parameters x tokens / 10^12. Which tokens the card counts it does not say; its figures are over "
+        "the budget of an episode, so they stand beside those that count the context again at every turn."
+    )
     return table
 
 

@@ -34,13 +34,13 @@ class Figure:
     missing: tuple[str, ...] = ()
     published: float | None = None
 
-    def text(self, scale: float = PERCENT, digits: int = 1, beside: str = "") -> str:
+    def text(self, scale: float = PERCENT, form: str = ".1f", beside: str = "") -> str:
         """``66.3 [60.8, 71.4]``, by default in percent, ``beside`` between the two; † where evaluations are missing."""
         if self.value is None:
             return " ".join(sorted(set(self.missing))) or NOTHING
-        parts = [f"{self.value * scale:.{digits}f}", beside]
+        parts = [f"{self.value * scale:{form}}", beside]
         if self.low is not None and self.high is not None:
-            parts.append(f"[{self.low * scale:.{digits}f}, {self.high * scale:.{digits}f}]")
+            parts.append(f"[{self.low * scale:{form}}, {self.high * scale:{form}}]")
         return " ".join(filter(None, parts)) + (INCOMPLETE if self.missing or self.failed else "")
 
 

@@ -173,9 +173,10 @@ def rate_interval(seeds: Sequence[Sequence[Part]]) -> Interval | None:
         return None
     if right in (0, weight):
         return wilson(questions if right else 0, questions)
-    if len(seeds) == 1 and weight == len(parts) == questions:
-        return wilson(round(right), questions) if right == round(right) else bootstrap_seeds(seeds)
-    return bootstrap_seeds(seeds)
+    if len(seeds) == 1 and weight == len(parts) == questions and right == round(right):
+        return wilson(round(right), questions)
+    found = bootstrap_seeds(seeds)  # scaled deviations of few seeds may leave what a rate can be
+    return found and (max(0.0, found[0]), min(1.0, found[1]))
 
 
 def several_candidates(groups: dict[str, list[Row]], k: int) -> dict[str, list[Part]]:

@@ -54,8 +54,8 @@ def runs_table(evaluations: Sequence[Evaluation]) -> Table:
         apart = len(by_question(each.rows)) - len(by_question(rows))
         empty = by_question([row for row in rows if row["gold_empty"]])
         counts = [len(by_question(rows)), each.failed, apart, len(empty)]
-        cells = [each.policy, benchmark_name(each.benchmark), each.tables, each.state, *map(str, counts)]
-        table.add(each.name or each.model, cells)
+        names = [each.name or each.model, each.policy, benchmark_name(each.benchmark), each.tables, each.state]
+        table.add(names, map(str, counts))
     return table
 
 
@@ -181,8 +181,8 @@ def _add_difference(table: Table, before: Sequence[Evaluation], after: Sequence[
     try:
         found = difference(before, after)
     except ValueError as error:
-        table.add(label, [*where, NOTHING, NOTHING])
+        table.add([label, *where], [NOTHING, NOTHING])
         table.notes.append(f"{label}, {', '.join(where)}: {error}.")
         return
-    table.add(label, [*where, found.text(), str(found.n)])
+    table.add([label, *where], [found.text(), str(found.n)])
     table.figures.append(found)

@@ -23,10 +23,13 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    labels: int = 1  # so many columns are names, to the left
 
     def add(self, label: str | Sequence[str], cells: Iterable[str]) -> None:
         """One row."""
-        self.rows.append([*([label] if isinstance(label, str) else label), *cells])
+        names = [label] if isinstance(label, str) else list(label)
+        self.labels = len(names)
+        self.rows.append([*names, *cells])
 
     def markdown(self) -> str:
         """Heading, table and notes."""
@@ -34,7 +37,7 @@ class Table:
             f"### {self.title}",
             "",
             _line(self.head),
-            _line(["---", *["---:"] * (len(self.head) - 1)]),
+            _line(["---" if number < self.labels else "---:" for number in range(len(self.head))]),
             *map(_line, self.rows),
             "",
         ]
@@ -44,7 +47,7 @@ class Table:
         """For a terminal. Names come from files: they are text, never markup."""
         table = RichTable(title=Text(self.title), title_justify="left", caption_justify="left")
         for number, name in enumerate(self.head):
-            table.add_column(Text(name), justify="right" if number else "left")
+            table.add_column(Text(name), justify="left" if number < self.labels else "right")
         for row in self.rows:
             table.add_row(*map(Text, row))
         table.caption = Text("\n".join(self.notes)) if self.notes else None

@@ -152,7 +152,7 @@ def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [
         *project["dependencies"],
-        *(line for name in ("test", "track") for line in project["optional-dependencies"][name]),
+        *(line for name in ("test", "track", "plot") for line in project["optional-dependencies"][name]),
     ]
     pinned = {
         line.partition("==")[0].lower().replace("_", "-")
