@@ -18,7 +18,7 @@ BACKENDS = ("transformers", "oracle", "empty", "no_rows")
 APIS = ("auto", "completions", "chat")
 # Keys that leave the answers as they are: where the evaluation lies, and what it runs on.
 FREE_ON_RESTART = re.compile(
-    r"output|env\.workers|local\.(vllm_memory_share|threads|use_cpu)"
+    r"output|group|env\.workers|local\.(vllm_memory_share|threads|use_cpu)"
     r"|server\.(url|key_variable|concurrency|timeout_seconds|retries)"
 )
 

@@ -5,7 +5,7 @@ verdict, so the episode's database must still be open.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,11 @@ from reward import bird_verdict, ehrsql_verdict
 from reward.score import gold_result
 from train.rollout.group import World
 
+# Corpora whose benchmark has a verdict of its own, and what it does to an answer first.
+OFFICIAL: dict[str, tuple[Callable[..., bool], Callable[[str], str]]] = {
+    "bird": (bird_verdict, str),
+    "ehrsql": (ehrsql_verdict, resolve_placeholders),
+}
 OFFICIAL_SECONDS = 30.0  # BIRD's limit a query
 
 
@@ -58,22 +63,21 @@ def gold_columns(world: World, answer: str | None, gold_seconds: float) -> dict[
     """
     question, database = world.question, world.database.path
     gold = gold_result(question.gold_sql, database, world.sandbox, gold_seconds, question.question_id)
-    limits = replace(world.sandbox.limits, seconds=OFFICIAL_SECONDS)
-    with Sandbox(database, limits, world.sandbox.pool) as sandbox:
-        verdict = official_verdict(question, database, answer, sandbox, gold_seconds)
+    verdict = None
+    if question.corpus in OFFICIAL:
+        limits = replace(world.sandbox.limits, seconds=OFFICIAL_SECONDS)
+        with Sandbox(database, limits, world.sandbox.pool) as sandbox:
+            verdict = official_verdict(question, database, answer, sandbox, gold_seconds)
     return {"gold_empty": not gold.result.rows, "official": verdict}
 
 
 def official_verdict(
     question: Question, database: Path, answer: str | None, sandbox: Sandbox, gold_seconds: float
-) -> bool | None:
-    """The verdict of the question's own benchmark, None where it has none.
+) -> bool:
+    """The verdict of the question's own benchmark; KeyError where it has none.
 
     EHRSQL's evaluation replaces the placeholders of answers too, since its models write them.
     """
-    if question.corpus == "bird":
-        return bird_verdict(question.gold_sql, database, answer, sandbox, gold_seconds=gold_seconds)
-    if question.corpus == "ehrsql":
-        resolved = None if answer is None else resolve_placeholders(answer)
-        return ehrsql_verdict(question.gold_sql, database, resolved, sandbox, gold_seconds=gold_seconds)
-    return None
+    verdict, resolve = OFFICIAL[question.corpus]
+    resolved = None if answer is None else resolve(answer)
+    return verdict(question.gold_sql, database, resolved, sandbox, gold_seconds=gold_seconds)

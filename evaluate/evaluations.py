@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from evaluate.published import published_name
-from evaluate.records import CONFIG, SUMMARY, read_records
+from evaluate.records import CONFIG, FAILED, SUMMARY, read_records
 from train.config_check import ConfigError
 
 UNREAD = ("turns", "question", "gold_sql", "opened_tables", "tables")
@@ -25,7 +25,8 @@ class Evaluation:
     """One evaluation. ``rows`` are those of ``evaluate.records``, empty unless ``state`` is ``finished``.
 
     ``benchmark`` and ``tables`` say what was asked (``tables``: gold, distractors:N, full, sampled); ``failed``
-    questions got no answer. ``state`` is ``finished``, ``unfinished`` or ``failed``: only the first is ever averaged.
+    questions got no answer, for a failure that was not the policy's: such an evaluation is not finished. ``state`` is
+    ``finished``, ``unfinished`` or ``failed``: only the first is ever averaged.
     """
 
     policy: str
@@ -82,12 +83,7 @@ def read_evaluation(folder: Path) -> Evaluation:
     """An evaluation from its folder; one without ``summary.json`` is unfinished. ConfigError for one that is broken."""
     config = _config(folder)
     model = str(config.get("model") or "")
-    try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        summary = None
-    except ValueError as error:
-        raise ConfigError(f"{folder / SUMMARY} is broken ({error}); remove it and evaluate again") from error
+    summary = read_json(folder / SUMMARY)
     corpus = config.get("corpus") or {}
     return Evaluation(
         policy=str(config.get("group") or model_name(model, config)),
@@ -96,11 +92,21 @@ def read_evaluation(folder: Path) -> Evaluation:
         tables=str(config.get("tables") or ""),
         rows=read_records(folder, leave_out=UNREAD) if summary else (),
         parameters=(summary or {}).get("parameters"),
-        failed=(summary or {}).get("failed", 0),
+        failed=len(read_json(folder / FAILED) or ()),
         state="finished" if summary else "unfinished",
         name=folder.name,
         published=published_name(model) if config.get("backend") in ("transformers", "vllm", "openai") else None,
     )
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds, None where there is none. ConfigError for a broken one."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ConfigError(f"{path} is broken ({error}); remove it and evaluate again") from error
 
 
 def model_name(model: str, config: dict[str, Any]) -> str:

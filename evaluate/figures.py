@@ -16,8 +16,7 @@ INCOMPLETE = "†"
 class Figure:
     """One number of a table: the mean over ``seeds`` policies on ``n`` different questions, with its 95% interval.
 
-    ``missing``: states of the evaluations that belong here and are not finished; they are in no mean. ``failed``:
-    questions without an answer in those that are.
+    ``missing``: states of the evaluations that belong here and are not finished; they are in no mean.
     """
 
     policy: str
@@ -30,7 +29,6 @@ class Figure:
     high: float | None = None
     n: int = 0
     seeds: int = 0
-    failed: int = 0
     missing: tuple[str, ...] = ()
     published: float | None = None
 
@@ -41,7 +39,7 @@ class Figure:
         parts = [f"{self.value * scale:{form}}", beside]
         if self.low is not None and self.high is not None:
             parts.append(f"[{self.low * scale:{form}}, {self.high * scale:{form}}]")
-        return " ".join(filter(None, parts)) + (INCOMPLETE if self.missing or self.failed else "")
+        return " ".join(filter(None, parts)) + (INCOMPLETE if self.missing else "")
 
 
 def figure(
@@ -69,7 +67,6 @@ def figure(
         high,
         n=len({row["question_id"] for rows in seeds for row in rows}),
         seeds=len(seeds),
-        failed=sum(each.failed for each in evaluations),
         missing=tuple(each.state for each in evaluations if each.state != "finished"),
         published=published,
     )

@@ -2,7 +2,7 @@
 
 Every metric is a sum over episodes divided by a sum of weights (``METRICS``), so one definition serves a run's summary,
 a table's cell and the mean over seeds. Questions whose gold result is unstable have no right answer to compare with and
-stand apart; failed questions have no rows and are counted beside.
+stand apart; an evaluation with questions that failed has no summary until they are played.
 """
 
 from collections import Counter, defaultdict
@@ -64,11 +64,11 @@ TFLOPS = {"tflops": "processed_tokens", "tflops_reprocessed": "reprocessed_token
 OF_DIFFICULTY = ("equivalent", "table_recall", "processed_tokens", "reprocessed_tokens")
 
 
-def summarize(rows: Sequence[Row], parameters: float | None = None, failed: int = 0) -> dict[str, Any]:
+def summarize(rows: Sequence[Row], parameters: float | None = None) -> dict[str, Any]:
     """All metrics of one evaluation, by name; ``intervals`` has the 95% interval of each that has one.
 
-    ``parameters``: of the model, for TFLOPs (None: unknown). ``failed``: questions without an answer for a failure that
-    was not the policy's; they are in no average. A metric without weight (no literals, no official verdict) is None.
+    ``parameters``: of the model, for TFLOPs (None: unknown). A metric without weight (no literals, no official verdict)
+    is None.
     ValueError where no question with a stable gold result is left.
     """
     apart, rows = [row for row in rows if row["unstable"]], stable(rows)
@@ -79,7 +79,6 @@ def summarize(rows: Sequence[Row], parameters: float | None = None, failed: int 
     summary: dict[str, Any] = {
         "n": len(groups),
         "episodes": len(rows),
-        "failed": failed,
         "unstable": {"n": len(by_question(apart)), "equivalent": _equivalent(apart)},
         "gold_empty": {"n": len(by_question(empty)), "equivalent": _equivalent(empty)},
     }

@@ -53,7 +53,7 @@ __all__ = [
 
 NOTE = (
     "Brackets []: 95% intervals; Wilson's for one policy, a bootstrap over questions and seeds for several seeds. "
-    "†: not all evaluations of the policy are finished, or questions failed; those are in no mean."
+    "†: not all evaluations of the policy are finished; the others are in no mean."
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from evaluate.metrics import summarize
-from evaluate.records import CONFIG, SUMMARY, write_records
+from evaluate.records import CONFIG, FAILED, SUMMARY, write_records
 
 
 def write_evaluation(
@@ -22,7 +22,9 @@ def write_evaluation(
     numbers: dict[str, int] = {}
     indexed = [{**each, "index": numbers.setdefault(each["question_id"], len(numbers))} for each in rows]
     write_records(folder, 0, [{**each, "tables": ["t"]} for each in indexed])
-    if finished:
-        summary = {**summarize(rows, 2e9, failed), "parameters": 2e9}
+    if failed:
+        (folder / FAILED).write_text(json.dumps({str(900 + number): "no answer" for number in range(failed)}))
+    elif finished:
+        summary = {**summarize(rows, 2e9), "parameters": 2e9}
         (folder / SUMMARY).write_text(json.dumps(summary))
     return folder

@@ -23,8 +23,8 @@ def test_a_summary_has_every_metric_with_its_interval():
         row("c", "invalid", official=False, ended_by="no_answer", rounds=8, calls=11, gold_empty=True),
         row("d", "equivalent", official=None),
     ]
-    summary = summarize(rows, parameters=2e9, failed=3)
-    assert (summary["n"], summary["episodes"], summary["failed"]) == (4, 4, 3)
+    summary = summarize(rows, parameters=2e9)
+    assert (summary["n"], summary["episodes"]) == (4, 4)
     assert (summary["equivalent"], summary["invalid"], summary["table_recall"]) == (0.5, 0.25, 0.75)
     assert summary["intervals"]["equivalent"] == wilson(2, 4)
     assert summary["official"] == pytest.approx(2 / 3)

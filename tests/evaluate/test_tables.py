@@ -57,11 +57,11 @@ def test_what_is_not_finished_is_shown_and_in_no_mean(runs):
     assert table.rows[0][-1] == "failed" and table.rows[1][-1] == "–"
 
 
-def test_failed_questions_are_marked(tmp_path):
+def test_an_evaluation_with_failed_questions_is_not_finished(tmp_path):
     write_evaluation(tmp_path / "a", answers(5), failed=2)
     (evaluation,) = tables.read_evaluations([tmp_path])
-    assert evaluation.failed == 2
-    assert tables.benchmark_table([evaluation]).rows[0][1].endswith("†")
+    assert (evaluation.failed, evaluation.state) == (2, "unfinished")
+    assert tables.benchmark_table([evaluation]).rows[0][1] == "unfinished"
     assert tables.runs_table([evaluation]).rows[0][6] == "2"
 
 
