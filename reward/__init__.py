@@ -1,5 +1,6 @@
 """What an episode is worth: the comparison of results, the tiers, and the official verdicts beside ours."""
 
+from reward.ablation import RewardParts, ablated
 from reward.compare import Comparison, compare
 from reward.gold import GoldError
 from reward.joins import join_share
@@ -10,6 +11,8 @@ __all__ = [
     "Comparison",
     "GoldError",
     "Outcome",
+    "RewardParts",
+    "ablated",
     "bird_match",
     "bird_verdict",
     "compare",

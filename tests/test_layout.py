@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from train.config_load import known_keys, load_config
+from train.config_load import flatten, known_keys, load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("env", "sampler", "reward", "corpus", "curriculum", "train", "evaluate")
@@ -110,8 +110,19 @@ def test_every_config_file_loads(path: Path) -> None:
 def test_every_corpus_file_loads_over_both(path: Path) -> None:
     for base in CONFIGS:
         config = load_config([base, path])
-        assert config.name == path.stem
-        assert config.corpus.name == path.stem.partition("_")[0]  # demo_large: a shape of the demo corpus
+        # demo_large and its like are shapes of the demo corpus, trained with several seeds.
+        shape = path.stem.startswith("demo_")
+        assert config.name == (f"{path.stem}-seed{config.seed}" if shape else path.stem)
+        assert config.corpus.name == ("demo" if shape else path.stem)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "ablation").glob("*.yaml")), ids=relative)
+def test_every_ablation_changes_one_thing(path: Path) -> None:
+    files = [ROOT / "configs" / name for name in ("demo.yaml", "finding.yaml", "corpus/demo_large.yaml")]
+    full, without = (flatten(load_config(each)) for each in (files, [*files, path]))
+    changed = {name for name in full if full[name] != without[name]} - {"name"}
+    assert without["name"] == path.stem
+    assert len({name.partition(".")[0] for name in changed}) == 1 and len(changed) <= 2
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=relative)

@@ -110,6 +110,14 @@ class RewardConfig:
 
 
 @dataclass
+class TrainRewardConfig(RewardConfig):
+    """The same in training, where a part can be left out to measure what it is worth."""
+
+    partial_credit: bool = key(True, "ours", "ablation: false gives 3.0 for a right answer and 0 for all else")
+    bonuses: bool = key(True, "ours", "ablation: false leaves out the rewards for joins along keys and for agreement")
+
+
+@dataclass
 class RolloutConfig:
     """How episodes are generated in training."""
 
@@ -201,6 +209,7 @@ class PolicyConfig:
     imperfect_steps: int = key(300, "ours", "third stage: steps on traces that skip look-ups", low=0)
     careful_traces: int = key(3_000, "ours", "traces of the second stage, one a question", low=1)
     imperfect_traces: int = key(1_500, "ours", "traces of the third stage, one a question", low=1)
+    max_tables: int | None = key(None, "ours", "most tables of a trace's database; null: sampler.max_tables", low=1)
     look_tables: float = key(0.5, "ours", "third stage: probability of looking for the table's name", low=0, high=1)
     look_columns: float = key(0.5, "ours", "third stage: probability of looking for the columns", low=0, high=1)
     look_values: float = key(0.6, "ours", "third stage: probability of looking for a value", low=0, high=1)
@@ -227,7 +236,7 @@ class Config:
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     env: EnvConfig = field(default_factory=EnvConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
+    reward: TrainRewardConfig = field(default_factory=TrainRewardConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)

@@ -19,7 +19,7 @@ from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import split_tensor_dict
 
-from reward import Outcome, with_agreement
+from reward import Outcome, RewardParts, ablated, with_agreement
 from train.anchor import ReferenceAnchor, load_reference, save_reference
 from train.episode_log import EPISODES, turns_record, write_episodes
 from train.experiment import Experiment
@@ -132,6 +132,8 @@ class SqlGRPOTrainer(GRPOTrainer):
         with self.clock("reward"):
             everywhere = gather_object([(str(x["prompt"]), x["outcome"]) for x in inputs])
             size = self.num_generations
+            section = self.experiment.config.reward
+            parts = RewardParts(section.partial_credit, section.bonuses)
             finished: list[Outcome] = []
             for start in range(0, len(everywhere), size):
                 members = everywhere[start : start + size]
@@ -139,7 +141,7 @@ class SqlGRPOTrainer(GRPOTrainer):
                     raise RuntimeError(
                         f"candidates {start}..{start + size - 1} belong to different questions: wrong sampler"
                     )
-                finished += with_agreement([outcome for _, outcome in members])
+                finished += [ablated(each, parts) for each in with_agreement([outcome for _, outcome in members])]
             first = self.accelerator.process_index * len(inputs)
             for x, played, outcome in zip(inputs, self._played, finished[first:], strict=False):
                 x["outcome"] = played.outcome = outcome

@@ -40,14 +40,20 @@ CLEAN_SHARE = 0.85  # of the warm start's learning-rate fall that the careful tr
 def policy_key(config: Config, corpus: Path) -> str:
     """A digest of all that the policy is made from: its settings, prompts, corpus, and the code that builds it."""
     digest = hashlib.blake2b(digest_size=8)
-    digest.update(json.dumps(dataclasses.asdict(config.policy), sort_keys=True).encode())
-    digest.update(json.dumps([config.sampler.min_tables, config.sampler.max_tables]).encode())
+    settings = {name: value for name, value in dataclasses.asdict(config.policy).items() if name != "max_tables"}
+    digest.update(json.dumps(settings, sort_keys=True).encode())
+    digest.update(json.dumps(trace_sizes(config)).encode())
     digest.update((corpus / MARKER).read_bytes())
     if config.env.prompts:
         digest.update(Path(config.env.prompts).read_bytes())
     for module in _SOURCES:
         digest.update(Path(module.__file__ or "").read_bytes())
     return digest.hexdigest()
+
+
+def trace_sizes(config: Config) -> tuple[int, int]:
+    """Fewest and most tables of a trace's database: the sampler's, or no more than ``policy.max_tables``."""
+    return config.sampler.min_tables, config.policy.max_tables or config.sampler.max_tables
 
 
 def build_policy(config: Config, corpus: Path, cache: Path, report: Callable[[str], None]) -> Path:
@@ -79,8 +85,7 @@ def make_policy(config: Config, corpus: Path, folder: Path, report: Callable[[st
     """Traces, tokenizer, model and warm start, written to ``folder``."""
     started = time.monotonic()
     policy = config.policy
-    sizes = (config.sampler.min_tables, config.sampler.max_tables)
-    job = TraceJob(corpus, config.env.prompts, sizes, CAREFUL, policy.seed, "careful traces")
+    job = TraceJob(corpus, config.env.prompts, trace_sizes(config), CAREFUL, policy.seed, "careful traces")
     imperfect = dataclasses.replace(
         job,
         habits=Habits(policy.look_tables, policy.look_columns, policy.look_values, policy.try_query, policy.idle),
