@@ -3,10 +3,10 @@
 from typing import Any
 
 
-def row(question: str, tier: str, **changes: Any) -> dict[str, Any]:
+def row(question_id: str, tier: str, **changes: Any) -> dict[str, Any]:
     """One episode's row; by default four rounds, five calls and one literal of two seen."""
     return {
-        "question_id": question,
+        "question_id": question_id,
         "candidate": 0,
         "corpus": "demo",
         "difficulty": "simple",
