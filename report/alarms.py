@@ -1,0 +1,106 @@
+"""Warnings that the page shows at its top: patterns in the curves that a person should look at first.
+
+Each compares the run's last window of updates with an earlier one and counts only what chance does not explain.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from report.curves import Curves, Values
+
+ERRORS = 3.0  # standard errors beyond which a change is no chance
+
+
+@dataclass(frozen=True)
+class Window:
+    """Means over the updates ``start`` … ``end`` (indices, the end left out) that have values."""
+
+    start: int
+    end: int
+
+
+def alarms(curves: Curves) -> list[str]:
+    """Sentences for the reader, gravest first; empty for a run that is healthy or too short to tell."""
+    count = len(curves.updates)
+    width = max(3, count // 10)
+    if count < 2 * width:
+        return []
+    windows = [Window(start, start + width) for start in range(0, count - width + 1, max(1, width // 2))]
+    windows[-1] = Window(count - width, count)
+    checks = (_collapse(curves, windows), _invalid(curves, windows), _no_gradient(curves, windows[-1]), _broken(curves))
+    return [text for text in checks if text]
+
+
+def mean(values: Values, window: Window) -> float | None:
+    """The mean of the values in the window; None where there are none."""
+    known = [value for value in values[window.start : window.end] if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _collapse(curves: Curves, windows: Sequence[Window]) -> str | None:
+    """Reward rising while right answers become rarer: the policy earns its reward with wrong queries."""
+    equivalent, reward = curves.get("equivalent"), curves.get("reward")
+    last = windows[-1]
+    now, paid = mean(equivalent, last), mean(reward, last)
+    if now is None or paid is None:
+        return None
+    for window in sorted(windows[:-1], key=lambda w: -(mean(equivalent, w) or 0.0)):
+        then, before = mean(equivalent, window), mean(reward, window)
+        if then is None or before is None or window.end > last.start:
+            continue
+        if _differs(curves, then, now, window) and now < 0.8 * then and paid > before:
+            return (
+                f"Collapse: equivalent fell from {then:.0%} ({_span(curves, window)}) to {now:.0%} "
+                f"({_span(curves, last)}) while the reward rose from {before:.2f} to {paid:.2f}. The policy is paid "
+                "for answers that run but are wrong."
+            )
+    return None
+
+
+def _invalid(curves: Curves, windows: Sequence[Window]) -> str | None:
+    invalid, last = curves.get("invalid"), windows[-1]
+    now = mean(invalid, last)
+    earlier = [(mean(invalid, w), w) for w in windows[:-1] if w.end <= last.start]
+    known = [(value, window) for value, window in earlier if value is not None]
+    if now is None or not known:
+        return None
+    then, window = min(known, key=lambda pair: pair[0])
+    if now > max(0.1, 2 * then) and _differs(curves, then, now, window):
+        return (
+            f"Invalid answers came back: {then:.0%} ({_span(curves, window)}), {now:.0%} ({_span(curves, last)}). "
+            "Read how those episodes end."
+        )
+    return None
+
+
+def _no_gradient(curves: Curves, last: Window) -> str | None:
+    share = mean(curves.get("zero_variance_groups"), last)
+    if share is not None and share > 0.8:
+        return (
+            f"In {share:.0%} of the groups ({_span(curves, last)}) all candidates have the same reward, so they give "
+            "no gradient: the questions are too easy or too hard, or the policy has lost its variety."
+        )
+    return None
+
+
+def _broken(curves: Curves) -> str | None:
+    """A metric that was logged before and is no number any more."""
+    losses = curves.get("loss")
+    known = [index for index, value in enumerate(losses) if value is not None]
+    if known and known[-1] < len(losses) - 1 and curves.get("seconds/update")[-1] is not None:
+        return f"The loss is no number after update {curves.updates[known[-1]]}."
+    return None
+
+
+def _differs(curves: Curves, a: float, b: float, window: Window) -> bool:
+    """Whether two rates, each over a window's episodes, differ by more than chance."""
+    episodes = curves.episodes / max(1, len(curves.updates)) * (window.end - window.start)
+    middle = (a + b) / 2
+    # A group's candidates answer one question, so they count as half as many at best.
+    error = math.sqrt(max(1e-9, middle * (1 - middle)) * 2 / max(1.0, episodes / 2))
+    return abs(a - b) > ERRORS * error
+
+
+def _span(curves: Curves, window: Window) -> str:
+    return f"updates {curves.updates[window.start]}–{curves.updates[window.end - 1]}"

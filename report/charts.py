@@ -1,0 +1,214 @@
+"""The page's charts: title, what to look for, and the series of every run, as plain values for the page's script."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from curriculum.buckets import NAMES
+from report.counts import TIERS
+from report.curves import STAGES, Curves, ends, masked_name, stages
+from report.published import LEVELS
+
+Series = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart. ``unit``: share, number or seconds. ``stacked`` charts show one run at a time.
+
+    ``series``: (name in the curves, label, colour, line) of a run; ``levels``: published metrics drawn beside them.
+    """
+
+    key: str
+    title: str
+    note: str
+    unit: str
+    series: Callable[[Curves], Sequence[tuple[str, str, str, str]]]
+    stacked: bool = False
+    one_run: bool = False
+    levels: tuple[str, ...] = ()
+    anchors: bool = False
+
+
+def _fixed(*names: tuple[str, str, str, str]) -> Callable[[Curves], Sequence[tuple[str, str, str, str]]]:
+    return lambda curves: names
+
+
+def _buckets(curves: Curves) -> list[tuple[str, str, str, str]]:
+    words = [name.replace("_", " ") for name in NAMES]
+    return [
+        *((f"bucket/{n}", f"{w}, drawn", f"bucket-{i}", "solid") for i, (n, w) in enumerate(zip(NAMES, words))),  # noqa: B905
+        *((f"planned/{n}", f"{w}, planned", f"bucket-{i}", "dash") for i, (n, w) in enumerate(zip(NAMES, words))),  # noqa: B905
+    ]
+
+
+def _ended(curves: Curves) -> list[tuple[str, str, str, str]]:
+    names = [name for name in curves.series if name.startswith("ended_by/")]
+    return [(name, name.partition("/")[2].replace("_", " "), f"stage-{i}", "solid") for i, name in enumerate(names)]
+
+
+def _stages(curves: Curves) -> list[tuple[str, str, str, str]]:
+    return [(name, name.removeprefix(STAGES), f"stage-{i}", "solid") for i, name in enumerate(stages(curves))]
+
+
+def _masked(curves: Curves) -> list[tuple[str, str, str, str]]:
+    name = masked_name(curves)
+    return [(name, name.replace("/", " ").replace("_", " "), "run", "solid")] if name else []
+
+
+CHARTS = (
+    Chart(
+        "outcomes",
+        "Outcome mix",
+        "Share of the update's episodes in each tier. Green should grow, and not amber in its place.",
+        "share",
+        _fixed(*((tier, tier, tier, "solid") for tier in TIERS)),
+        stacked=True,
+    ),
+    Chart(
+        "right",
+        "Right and merely executable",
+        "Equivalent (solid) against executable but wrong (dashed). Equivalent falling while the reward rises is a "
+        "collapse: the policy is paid for wrong answers that run.",
+        "share",
+        _fixed(("equivalent", "equivalent", "run", "solid"), ("executable", "executable", "run", "dash")),
+        levels=("equivalent",),
+    ),
+    Chart(
+        "invalid",
+        "Invalid answers",
+        "Answers that SQLite's parser refuses, and empty ones.",
+        "share",
+        _fixed(("invalid", "invalid", "run", "solid")),
+        levels=("invalid",),
+    ),
+    Chart(
+        "reward",
+        "Reward",
+        "Mean over the update's episodes: 3 is right, 1 to 2.1 runs, 0.5 parses.",
+        "number",
+        _fixed(("reward", "reward", "run", "solid")),
+    ),
+    Chart(
+        "shape",
+        "Episode shape",
+        "Tool calls (solid) and rounds (dashed) an episode. Calls above rounds: the policy batches its calls.",
+        "number",
+        _fixed(("tool_calls", "tool calls", "run", "solid"), ("rounds", "rounds", "run", "dash")),
+        levels=("rounds", "calls"),
+    ),
+    Chart("ended", "How episodes end", "Share of the update's episodes.", "share", _ended, stacked=True),
+    Chart(
+        "curriculum",
+        "Length curriculum",
+        "Share of each length bucket: planned by the schedule (dashed) and drawn (solid).",
+        "share",
+        _buckets,
+        one_run=True,
+    ),
+    Chart(
+        "gate",
+        "Submit gate",
+        "Probability of a closed gate (dashed) and the share of episodes that had one (solid).",
+        "share",
+        _fixed(("gate", "drawn", "run", "solid"), ("gate_planned", "planned", "run", "dash")),
+    ),
+    Chart(
+        "kl",
+        "KL to the reference",
+        "Mean a token. Vertical lines: the reference was set to the policy, so the distance starts anew.",
+        "number",
+        _fixed(("kl", "KL", "run", "solid")),
+        anchors=True,
+    ),
+    Chart(
+        "entropy",
+        "Entropy",
+        "Mean a token. Near 0 the candidates of a group become alike.",
+        "number",
+        _fixed(("entropy", "entropy", "run", "solid")),
+    ),
+    Chart(
+        "variance",
+        "Groups without spread",
+        "Groups whose candidates all have the same reward give no gradient.",
+        "share",
+        _fixed(("zero_variance_groups", "groups without spread", "run", "solid")),
+    ),
+    Chart(
+        "masked",
+        "Cut off by the sampler/trainer correction",
+        "Share of ratios over the cap: what the importance correction truncated or masked.",
+        "share",
+        _masked,
+    ),
+    Chart(
+        "tokens",
+        "Tokens written an episode",
+        "Tokens that the policy wrote, tool text left out.",
+        "number",
+        _fixed(("written_tokens", "tokens written", "run", "solid")),
+    ),
+    Chart(
+        "gradient",
+        "Gradient norm",
+        "Before clipping.",
+        "number",
+        _fixed(("grad_norm", "gradient norm", "run", "solid")),
+    ),
+    Chart("seconds", "Seconds by stage", "Where an update's time goes.", "seconds", _stages, stacked=True),
+)
+
+
+def chart_data(runs: Sequence[tuple[str, Curves, bool]]) -> list[dict[str, Any]]:
+    """The charts of (name, curves, whether it is the paper's run) of each run, as JSON values."""
+    return [_chart(chart, runs) for chart in CHARTS]
+
+
+def _chart(chart: Chart, runs: Sequence[tuple[str, Curves, bool]]) -> dict[str, Any]:
+    series, words = [], []
+    for number, (name, curves, _) in enumerate(runs):
+        drawn = [
+            {"run": number, "label": label, "color": color, "line": line, "y": _rounded(curves.get(key))}
+            for key, label, color, line in chart.series(curves)
+            if any(value is not None for value in curves.get(key))
+        ]
+        series += drawn
+        words.append(_in_words(name, drawn, chart.unit, len(curves.updates)))
+    levels = [
+        {"label": f"published {level.metric}", "x": [level.start, level.end], "low": level.low, "high": level.high}
+        for level in LEVELS
+        if level.metric in chart.levels and any(papers for _, _, papers in runs)
+    ]
+    return {
+        "key": chart.key,
+        "title": chart.title,
+        "note": chart.note,
+        "unit": chart.unit,
+        "stacked": chart.stacked,
+        "one_run": chart.stacked or chart.one_run,
+        "series": series,
+        "levels": levels,
+        "anchors": [{"run": n, "x": curves.anchors} for n, (_, curves, _) in enumerate(runs)] if chart.anchors else [],
+        "words": words,
+    }
+
+
+def _rounded(values: list[float | None]) -> list[float | None]:
+    return [None if value is None else float(f"{value:.4g}") for value in values]
+
+
+def _in_words(name: str, drawn: Sequence[Series], unit: str, updates: int) -> str:
+    """The chart as a sentence: each series' mean over the first and the last updates."""
+    width = max(1, updates // 10)
+    parts = []
+    for series in drawn:
+        pair = ends(series["y"], width)
+        if pair and not series["label"].endswith("planned"):
+            parts.append(f"{series['label']} {_value(pair[0], unit)} → {_value(pair[1], unit)}")
+    over = f" (means of the first and the last {width} updates)" if width > 1 else ""
+    return f"{name}: {'; '.join(parts)}{over}" if parts else f"{name}: not logged"
+
+
+def _value(value: float, unit: str) -> str:
+    return f"{value:.0%}" if unit == "share" else f"{value:.3g}" + (" s" if unit == "seconds" else "")

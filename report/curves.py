@@ -1,0 +1,119 @@
+"""A run's curves: what each update counted and measured, what was planned, and what the charts draw of both."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from curriculum import MixtureSchedule, gate_probability
+from curriculum.buckets import NAMES
+from report.counts import TIERS, FileCounts
+from report.episodes import finite
+from report.folders import RunFolder
+from train.config import Config
+
+# The share of episodes or tokens that the sampler/trainer correction cut or masked, as the trainer's versions name it.
+MASKED = ("importance/masked_share", "importance/clipped_share", "sampling/masked_share", "sampling/clipped_share")
+STAGES = "seconds/"
+Values = list[float | None]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Series over ``updates`` by name; a value that an update lacks is None.
+
+    Shares: the tiers, ``ended_by/…``, ``bucket/…`` (drawn), ``planned/…``, ``gate``, ``gate_planned``. ``seconds/…``
+    by stage. ``anchors``: the updates before which the reference policy became the policy.
+    """
+
+    updates: list[int]
+    episodes: int
+    series: dict[str, Values] = field(default_factory=dict)
+    anchors: list[int] = field(default_factory=list)
+
+    def get(self, name: str) -> Values:
+        """The series, or one without values."""
+        return self.series.get(name, [None] * len(self.updates))
+
+
+def run_curves(run: RunFolder, counts: Sequence[FileCounts]) -> Curves:
+    """The curves of ``run``. Rates come from its episodes; what episodes do not hold, from its metrics."""
+    by_update = {count.update: count for count in counts}
+    metrics = {values["update"]: values for values in run.metrics}
+    updates = sorted(by_update.keys() | metrics.keys())
+    series: dict[str, Values] = {}
+
+    def counted(name: str, value: Callable[[FileCounts], float], logged: str | None = None) -> None:
+        series[name] = [
+            value(by_update[u]) / by_update[u].episodes
+            if u in by_update and by_update[u].episodes
+            else _number(metrics.get(u, {}).get(logged or name))
+            for u in updates
+        ]
+
+    for tier in TIERS:
+        counted(tier, lambda c, tier=tier: c.by["tier"][tier], f"{tier}_rate")  # type: ignore[misc]
+    counted("reward", lambda c: c.reward)
+    counted("gate", lambda c: c.gated, "gate_rate")
+    for column, names in (("bucket", NAMES), ("ended_by", _values(counts, "ended_by"))):
+        for name in names:
+            counted(f"{column}/{name}", lambda c, n=name, k=column: c.by[k][n])  # type: ignore[misc]
+    for name in dict.fromkeys(name for values in run.metrics for name in values):
+        if name not in series and name != "update":
+            series[name] = [_number(metrics.get(u, {}).get(name)) for u in updates]
+    anchors: list[int] = []
+    if run.config is not None:
+        series |= planned(run.config, updates)
+        every = run.config.train.anchor_updates
+        anchors = [u for u in updates if every and u and u % every == 0]
+    return Curves(updates, sum(count.episodes for count in counts), series, anchors)
+
+
+def planned(config: Config, updates: Iterable[int]) -> dict[str, Values]:
+    """The mixture and the gate's probability that the configuration sets for each update.
+
+    A strength under 1 blends in the corpus' own shares: taken as what the percentiles mean, where lengths do not tie.
+    """
+    section, updates = config.curriculum, list(updates)
+    ends = [0, *section.percentiles, 100]
+    natural = tuple((high - low) / 100 for low, high in zip(ends, ends[1:], strict=False))
+    schedule = MixtureSchedule(
+        section.warmup_updates,
+        section.ramp_updates,
+        tuple(section.start),
+        tuple(section.end),
+        section.strength,
+        natural,
+    )
+    mixtures = [schedule.mixture(update) for update in updates]
+    shares: dict[str, Values] = {
+        f"planned/{name}": [mixture[place] for mixture in mixtures] for place, name in enumerate(NAMES)
+    }
+    gate: Values = [gate_probability(update, section.gate_start, section.gate_updates) for update in updates]
+    return {**shares, "gate_planned": gate}
+
+
+def masked_name(curves: Curves) -> str | None:
+    """The metric that says how much the sampler/trainer correction cut off, or None where none was logged."""
+    return next((name for name in MASKED if name in curves.series), None)
+
+
+def stages(curves: Curves) -> list[str]:
+    """The stages whose seconds were logged, without their sum."""
+    return [name for name in curves.series if name.startswith(STAGES) and name != f"{STAGES}update"]
+
+
+def ends(values: Values, width: int) -> tuple[float, float] | None:
+    """Means of the first and the last ``width`` values that there are; None without any."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    first, last = known[:width], known[-width:]
+    return sum(first) / len(first), sum(last) / len(last)
+
+
+def _values(counts: Sequence[FileCounts], column: str) -> list[str]:
+    return sorted({value for count in counts for value in count.by[column]})
+
+
+def _number(value: Any) -> float | None:
+    return finite(float(value)) if isinstance(value, int | float) else None

@@ -1,0 +1,155 @@
+"""The chosen groups of episodes as the page holds them: an index to filter by, and a packed text for each group.
+
+A group's text is JSON, compressed with gzip and written in base64, so whatever it holds cannot end the script element
+that it lies in. The page unpacks a group when it is opened.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from report.counts import Group
+from report.databases import Databases, Results, Wanted, queries
+from report.drawing import draw
+from train.episode_log import SCHEMA
+
+COLUMNS = SCHEMA.names  # those that training writes; an evaluation's files have more
+TEXT = 20_000  # characters of one completion or tool result that are kept
+
+
+@dataclass(frozen=True)
+class PackedGroup:
+    """``index``: what the page filters by; ``text``: the whole group, packed."""
+
+    index: dict[str, Any]
+    text: str
+
+
+def read_groups(groups: Sequence[Group]) -> list[list[dict[str, Any]]]:
+    """The rows of each group, in the order of ``groups``; each file is read once."""
+    by_file: dict[Any, list[Group]] = {}
+    for group in groups:
+        by_file.setdefault(group.file, []).append(group)
+    rows: dict[Group, list[dict[str, Any]]] = {}
+    for path, members in by_file.items():
+        with pq.ParquetFile(path) as file:
+            table: pa.Table = file.read(columns=COLUMNS, use_threads=False)
+        for group in members:
+            rows[group] = table.slice(group.first, len(group.tiers)).to_pylist()
+    return [rows[group] for group in groups]
+
+
+def pack_groups(groups: Sequence[Group], databases: Databases, source: int) -> list[PackedGroup]:
+    """The groups with their results and drawings; ``source`` is the number of the run or evaluation on the page."""
+    read = read_groups(groups)
+    wanted = [
+        Wanted(
+            rows[0]["db_id"] or "",
+            tuple(rows[0]["tables"] or ()),
+            queries([rows[0]["gold_sql"], *(r["sql"] for r in rows)]),
+        )
+        for rows in read
+    ]
+    found = databases.results(wanted)
+    return [
+        PackedGroup(_index(rows, source), pack(_whole(rows, results)))
+        for rows, results in zip(read, found, strict=True)
+    ]
+
+
+def pack(value: Any) -> str:
+    """JSON, gzip, base64. The bytes depend on the value alone."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode("ascii"), 6, mtime=0)).decode("ascii")
+
+
+def finite(value: float | None) -> float | None:
+    """A number that JSON can hold, in six digits; None for what is none."""
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return None
+    return float(f"{value:.6g}")
+
+
+def _index(rows: list[dict[str, Any]], source: int) -> dict[str, Any]:
+    first = rows[0]
+    return {
+        "source": source,
+        "update": first["update"],
+        "question_id": first["question_id"],
+        "db": first["db_id"],
+        "bucket": first["bucket"],
+        "difficulty": first["difficulty"],
+        "question": first["question"],
+        "gold": first["gold_sql"],
+        "episodes": [
+            [
+                row["candidate"],
+                row["tier"],
+                row["ended_by"],
+                finite(row["reward"]),
+                finite(row["advantage"]),
+                bool(row["gated"]),
+                row["sql"],
+                len(row["turns"] or ()),
+                sum(len(turn["calls"] or ()) for turn in row["turns"] or ()),
+            ]
+            for row in rows
+        ],
+    }
+
+
+def _whole(rows: list[dict[str, Any]], results: Results) -> dict[str, Any]:
+    first = rows[0]
+    tables, gold = first["tables"] or [], first["gold_tables"] or []
+    drawing = draw(tables, results.keys, gold)
+    return {
+        "tables": tables,
+        "gold_tables": gold,
+        "places": drawing.positions,
+        "edges": drawing.edges,
+        "missing": results.missing,
+        "results": results.by_sql,
+        "episodes": [_episode(row) for row in rows],
+    }
+
+
+def _episode(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "candidate": row["candidate"],
+        "opened": row["opened_tables"] or [],
+        "error": row["error"],
+        "f1": finite(row["f1"]),
+        "join_share": finite(row["join_share"]),
+        "agrees": row["agrees"],
+        "tokens": [row["prompt_tokens"], row["completion_tokens"], row["written_tokens"]],
+        "turns": [_turn(turn) for turn in row["turns"] or ()],
+    }
+
+
+def _turn(turn: dict[str, Any]) -> dict[str, Any]:
+    calls = turn["calls"] or ()
+    return {
+        "completion": _kept(turn["completion"]),
+        "calls": [[call["tool"], call["args"], _kept(call["result"]), call["error"]] for call in calls],
+        # What the calls' results do not show: what the policy was told beside them.
+        "said": _kept(_beside(turn["observation"], [call["result"] for call in calls])),
+    }
+
+
+def _beside(observation: str | None, results: Iterable[str | None]) -> str:
+    text = observation or ""
+    for result in results:
+        if result:
+            text = text.replace(result, "…", 1)
+    return text
+
+
+def _kept(text: str | None) -> str:
+    text = text or ""
+    return text if len(text) <= TEXT else f"{text[:TEXT]}… ({len(text) - TEXT} more characters)"

@@ -1,0 +1,144 @@
+"""What a folder holds: a training run, with the evaluations that belong to it, or an evaluation by itself."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from train.config import Config
+from train.config_check import ConfigError
+from train.config_load import load_config
+from train.episode_log import EPISODES
+from train.folder import CONFIG
+
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+EVALUATIONS = "evaluations"
+
+
+class ReportError(ValueError):
+    """A folder that cannot be reported on; the message says which, why, and what would do."""
+
+
+@dataclass(frozen=True)
+class EvaluationFolder:
+    """An evaluation: its summary (None until it is finished), its configuration as plain values, its episode files."""
+
+    path: Path
+    name: str
+    summary: dict[str, Any] | None
+    settings: dict[str, Any]
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A training run. ``metrics``: one dict an update, rising; ``notes``: what could not be read, for the reader.
+
+    ``config`` is None where config.yaml is of a version whose keys are not known any more.
+    """
+
+    path: Path
+    name: str
+    config: Config | None
+    metrics: tuple[dict[str, Any], ...]
+    files: tuple[Path, ...]
+    evaluations: tuple[EvaluationFolder, ...]
+    notes: tuple[str, ...]
+
+
+def open_folders(paths: Iterable[Path]) -> list[RunFolder | EvaluationFolder]:
+    """Each path's run or evaluation, under names that differ. Raises ReportError for a folder that is neither."""
+    paths = list(dict.fromkeys(path.resolve() for path in paths))
+    names = distinct_names(paths)
+    return [open_folder(path, name) for path, name in zip(paths, names, strict=True)]
+
+
+def open_folder(path: Path, name: str | None = None) -> RunFolder | EvaluationFolder:
+    """The run or evaluation in ``path``. Raises ReportError where there is neither."""
+    name = name or path.name
+    if not path.is_dir():
+        raise ReportError(f"there is no folder {path}: name a run's folder, OUTPUT/NAME of its configuration")
+    if not (path / CONFIG).is_file():
+        inner = sorted(p.parent.name for p in path.glob(f"*/{CONFIG}"))
+        hint = f"; did you mean {path / inner[0]}?" if inner else "; name a run's folder, OUTPUT/NAME"
+        raise ReportError(f"{path} is no run folder: it holds no {CONFIG}{hint}")
+    settings = _settings(path / CONFIG)
+    # A configuration of training has a section `train`; an evaluation's has none.
+    return _open_run(path, name) if "train" in settings else _open_evaluation(path, name, settings)
+
+
+def distinct_names(paths: list[Path]) -> list[str]:
+    """The folders' names, with as many parents in front as it takes to tell them apart."""
+    for parts in range(1, max((len(path.parts) for path in paths), default=1) + 1):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
+
+
+def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The updates' metrics in rising order, and notes on lines that are none: a write cut off, most likely.
+
+    An update that comes twice counts as it was written last.
+    """
+    if not path.is_file():
+        return [], []
+    by_update: dict[int, dict[str, Any]] = {}
+    notes = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+            by_update[int(values["update"])] = values
+        except (ValueError, KeyError, TypeError):
+            notes.append(f"line {number} of {path.name} is cut off or damaged and was left out")
+    return [by_update[update] for update in sorted(by_update)], notes
+
+
+def _open_run(path: Path, name: str) -> RunFolder:
+    notes = []
+    config: Config | None = None
+    try:
+        config = load_config([path / CONFIG])
+    except ConfigError as error:
+        notes.append(f"{CONFIG} cannot be read, so planned curves and databases are missing: {error}")
+    metrics, damaged = read_metrics(path / METRICS)
+    files = episode_files(path)
+    if not files and not metrics:
+        notes.append("its first update is not finished yet: there is nothing to show so far")
+    inner = sorted(p.parent for p in (path / EVALUATIONS).glob(f"*/{CONFIG}"))
+    evaluations = tuple(_open_evaluation(p, f"{name}/{p.name}", _settings(p / CONFIG)) for p in inner)
+    return RunFolder(path, name, config, tuple(metrics), files, evaluations, (*notes, *damaged))
+
+
+def _open_evaluation(path: Path, name: str, settings: dict[str, Any]) -> EvaluationFolder:
+    summary, notes = None, []
+    if (path / SUMMARY).is_file():
+        try:
+            summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+        except ValueError:
+            notes.append(f"{SUMMARY} is damaged and was left out")
+    else:
+        notes.append(f"the evaluation is not finished: {SUMMARY} comes at its end")
+    return EvaluationFolder(path, name, summary, settings, episode_files(path), tuple(notes))
+
+
+def episode_files(path: Path) -> tuple[Path, ...]:
+    """The parquet files of a folder's episodes, in the order of their numbers."""
+    return tuple(sorted((path / EPISODES).glob("*.parquet")))
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise ReportError(f"{path} holds no configuration; name a run's folder, OUTPUT/NAME")
+    return values

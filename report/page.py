@@ -1,0 +1,215 @@
+"""The page: everything that a report shows, in one file that loads nothing.
+
+Texts of models and databases are untrusted. They reach the page as packed JSON, are put into it as text nodes only, and
+the page's policy allows no script but its own, by hash, and no request.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from report.alarms import alarms
+from report.charts import chart_data
+from report.counts import TIERS, FileCounts, Reader
+from report.curves import Curves, run_curves
+from report.databases import Databases
+from report.episodes import PackedGroup, pack, pack_groups
+from report.evaluations import table
+from report.folders import EvaluationFolder, RunFolder
+from report.published import is_papers_run
+from report.sample import choose_groups
+from train.data import prepared_folder
+
+ASSETS = Path(__file__).parent / "assets"
+SCRIPTS = ("text.js", "charts.js", "drawing.js", "episode.js", "browser.js", "page.js")
+GROUPS = 480  # of a page; a run's share is what evaluations and other runs leave
+EVALUATION_GROUPS = 60
+EPISODE_BYTES = 18_000_000  # of all packed groups; with the chart library a page stays under 30 MB
+
+
+@dataclass(frozen=True)
+class Source:
+    """One run or evaluation as the page's browser shows it."""
+
+    name: str
+    folder: RunFolder | EvaluationFolder
+    counts: list[FileCounts]
+    databases: Databases
+
+    @property
+    def episodes(self) -> int:
+        """All episodes in its files."""
+        return sum(count.episodes for count in self.counts)
+
+
+class Page:
+    """Renders reports; what it has read and run is kept, so that a run that goes on is rendered anew quickly."""
+
+    def __init__(self, groups: int = GROUPS, seed: int = 0) -> None:
+        """``groups``: most groups of episodes that a page holds; ``seed``: of their choice."""
+        self.groups = groups
+        self.seed = seed
+        self._reader = Reader()
+        self._databases: dict[str, Databases] = {}
+
+    def render(self, folders: Sequence[RunFolder | EvaluationFolder], version: str = "") -> str:
+        """The page as HTML. ``version``: set where a server watches the folders, so that the page asks for news."""
+        runs = [folder for folder in folders if isinstance(folder, RunFolder)]
+        evaluations = [inner for run in runs for inner in run.evaluations]
+        evaluations += [folder for folder in folders if isinstance(folder, EvaluationFolder)]
+        everything: list[RunFolder | EvaluationFolder] = [*runs, *evaluations]
+        notes = [(folder.name, note) for folder in everything for note in folder.notes]
+        sources = []
+        for folder in everything:
+            counts, damaged = self._reader.counts(folder.files)
+            notes += [(folder.name, note) for note in damaged]
+            sources.append(Source(folder.name, folder, counts, self._database(folder)))
+        curves = [run_curves(run, source.counts) for run, source in zip(runs, sources, strict=False)]
+        packed = self._pack(sources)
+        data = {
+            "tiers": TIERS,
+            "version": version,
+            "runs": [{"name": run.name, "updates": c.updates} for run, c in zip(runs, curves, strict=True)],
+            "charts": chart_data(
+                [(run.name, c, is_papers_run(run.config)) for run, c in zip(runs, curves, strict=True)]
+            ),
+            "sources": [{"name": source.name, "training": isinstance(source.folder, RunFolder)} for source in sources],
+            "groups": [group.index for group in packed],
+        }
+        return _fill(
+            title=", ".join(folder.name for folder in folders),
+            runs=[_card(run, c) for run, c in zip(runs, curves, strict=True)],
+            notes=notes,
+            alarms=[(run.name, text) for run, c in zip(runs, curves, strict=True) for text in alarms(c)],
+            evaluations=[e.name for e in evaluations],
+            rows=table(evaluations),
+            samples=[_sample_words(source, number, packed) for number, source in enumerate(sources)],
+            charts=data["charts"],
+            watched=bool(version),
+            data=pack(data),
+            groups=[group.text for group in packed],
+            made=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        )
+
+    def _pack(self, sources: Sequence[Source]) -> list[PackedGroup]:
+        """The sources' groups within the page's limits; what is over them is left out from the least wanted on."""
+        small = sum(isinstance(source.folder, EvaluationFolder) for source in sources)
+        left = max(1, self.groups - small * EVALUATION_GROUPS) // max(1, len(sources) - small)
+        packed: list[PackedGroup] = []
+        for number, source in enumerate(sources):
+            training = isinstance(source.folder, RunFolder)
+            groups = [group for count in source.counts for group in count.groups]
+            chosen = choose_groups(groups, left if training else EVALUATION_GROUPS, self.seed)
+            room, kept = EPISODE_BYTES // len(sources), []
+            for group, text in zip(chosen, pack_groups(chosen, source.databases, number), strict=True):
+                room -= len(text.text)
+                if room < 0:
+                    break
+                kept.append((group, text))
+            kept.sort(key=lambda pair: (pair[0].update, pair[0].file, pair[0].first))
+            packed += [text for _, text in kept]
+        return packed
+
+    def _database(self, folder: RunFolder | EvaluationFolder) -> Databases:
+        where = _corpus(folder)
+        key = str(where)
+        if key not in self._databases:
+            self._databases[key] = Databases(where)
+        return self._databases[key]
+
+
+def _corpus(folder: RunFolder | EvaluationFolder) -> Path | None:
+    """Where the databases of a run's or an evaluation's questions lie, as far as its configuration says."""
+    if isinstance(folder, RunFolder):
+        return prepared_folder(folder.config, folder.config.corpus.split) if folder.config else None
+    return None
+
+
+def _card(run: RunFolder, curves: Curves) -> dict[str, Any]:
+    """A run in a few facts and figures, for the head of the page."""
+    width = max(1, len(curves.updates) // 10)
+
+    def last(name: str, form: str) -> str:
+        known = [value for value in curves.get(name)[-width:] if value is not None]
+        return form.format(sum(known) / len(known)) if known else "–"
+
+    facts = []
+    if run.config is not None:
+        config, train = run.config, run.config.train
+        facts = [
+            ("Model", config.model.path),
+            ("Corpus", f"{config.corpus.name}, {config.corpus.split}"),
+            ("Batch", f"{train.questions_per_update} questions × {train.candidates} candidates"),
+            ("Learning rate", f"{train.learning_rate:g}, {train.lr_scheduler}"),
+            ("KL", f"{train.beta:g}, re-anchored every {train.anchor_updates} updates"),
+            ("Rollouts", config.rollout.backend),
+            ("Seed", str(config.seed)),
+        ]
+    of = f" of {run.config.train.max_steps:,}" if run.config else ""
+    return {
+        "name": run.name,
+        "over": f"the last {width} updates" if width > 1 else "the last update",
+        "facts": facts,
+        "papers": is_papers_run(run.config),
+        "figures": [
+            ("Updates", f"{len(curves.updates):,}{of}"),
+            ("Episodes", f"{curves.episodes:,}"),
+            ("Equivalent", last("equivalent", "{:.0%}")),
+            ("Executable, wrong", last("executable", "{:.0%}")),
+            ("Invalid", last("invalid", "{:.0%}")),
+            ("Reward", last("reward", "{:.2f}")),
+            ("Tool calls", last("tool_calls", "{:.1f}")),
+            ("Seconds an update", last("seconds/update", "{:.1f}")),
+        ],
+    }
+
+
+def _sample_words(source: Source, number: int, packed: Sequence[PackedGroup]) -> str:
+    """How many of a source's episodes the page holds, in a sentence."""
+    groups = sum(len(count.groups) for count in source.counts)
+    shown = [group.index for group in packed if group.index["source"] == number]
+    episodes = sum(len(index["episodes"]) for index in shown)
+    if episodes == source.episodes:
+        return f"{source.name}: all {episodes:,} episodes."
+    return (
+        f"{source.name}: {episodes:,} of {source.episodes:,} episodes, as {len(shown):,} of {groups:,} whole groups, "
+        "drawn by a fixed seed and spread over updates and outcomes. Counts and curves are over all episodes."
+    )
+
+
+def _fill(**values: Any) -> str:
+    environment = Environment(loader=FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    own = "\n".join(["(() => {", '"use strict";', *map(_asset, SCRIPTS), "})();"])
+    scripts = {"own": own, "plotly": plotly()}
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts.values())
+    return environment.get_template("page.html").render(
+        style=Markup(_asset("page.css")),
+        scripts={name: Markup(script) for name, script in scripts.items()},
+        hashes=Markup(hashes),
+        **values,
+    )
+
+
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+@cache
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+@cache
+def plotly() -> str:
+    """The chart library's offline bundle, out of the plotly package, which itself need not be imported."""
+    path = distribution("plotly").locate_file("plotly/package_data/plotly.min.js")
+    return Path(str(path)).read_text(encoding="utf-8").replace("</script", "<\\/script")
