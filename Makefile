@@ -3,6 +3,7 @@
 #   make test            the tests that every change must pass
 #   make lint | fix      ruff and mypy | let ruff mend what it can
 #   make slow | fuzz     tests of minutes | property tests with many more examples
+#   make browser         install a Chromium for the tests of the run report, where there is none
 #   make bench           every program under benchmarks/; fails when one misses its limit
 #   make clean           remove caches and builds; .venv, data/ and runs/ stay
 
@@ -13,7 +14,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint fix slow fuzz bench clean install
+.PHONY: demo test lint fix slow fuzz browser bench clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -45,6 +46,11 @@ lint: $(STAMP)
 fix: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+browser: $(STAMP)
+	@if [ -x "$$CHROMIUM" ] || command -v chromium google-chrome >/dev/null; then echo "there is a Chromium already"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq chromium; \
+	else $(BIN)/python -m playwright install chromium; fi
 
 bench: $(STAMP)
 	@failed=""; for program in benchmarks/*.py; do \

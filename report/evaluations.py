@@ -6,119 +6,99 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluate.metrics import paired_difference
+from evaluate.intervals import paired_difference
+from evaluate.metrics import METRICS as KNOWN
 from report.folders import EvaluationFolder
 
-SHARES = {
-    "equivalent": "equivalent",
-    "executable": "executable, wrong",
-    "parsable": "parsable",
-    "invalid": "invalid",
-    "official": "benchmark's own verdict",
-    "table_recall": "every gold table opened",
-    "literals_seen": "literals seen before the answer",
-    "stated_literals_seen": "… that the question states",
-    "unstated_literals_seen": "… that the question does not state",
-    "unstated_literals_used": "… of those, used in the answer",
-}
-MEANS = {
-    "reward": "reward",
-    "rounds": "rounds",
-    "calls": "tool calls",
-    "distinct_calls": "different calls",
-    "written_tokens": "tokens written",
-    "tflops": "TFLOPs a question",
-}
 ABOUT = {
     "model": "model",
     "benchmark": "benchmark",
     "tables": "tables",
     "seed": "seed",
     "n": "questions",
+    "candidates": "episodes a question",
     "date": "date",
 }
+METRICS = {
+    "equivalent": "equivalent",
+    "executable": "executable, wrong",
+    "parsable": "parsable",
+    "invalid": "invalid",
+    "official": "benchmark's own verdict",
+    "reward": "reward",
+    "table_recall": "every gold table opened",
+    "literals_seen": "literals seen before the answer",
+    "stated_literals_seen": "… of those that the question states",
+    "unstated_literals_seen": "… of those that it does not state",
+    "unstated_literals_used": "unstated literals used in the answer",
+    "rounds": "rounds",
+    "calls": "tool calls",
+    "distinct_calls": "different calls",
+    "written_tokens": "tokens written",
+    "tflops": "TFLOPs a question",
+}
+DIFFERENCE = "equivalent, difference to the first"
 
 
 def table(evaluations: Sequence[EvaluationFolder]) -> list[tuple[str, list[str]]]:
     """(label, a cell an evaluation) of every row that some evaluation fills; cells without a value are "–"."""
     summaries = [evaluation.summary or {} for evaluation in evaluations]
     rows = [(label, [_plain(summary.get(key)) for summary in summaries]) for key, label in ABOUT.items()]
-    for key, label in SHARES.items():
-        rows.append((label, [_share(summary, key) for summary in summaries]))
+    for key, label in METRICS.items():
+        rows.append((label, [_metric(summary, key) for summary in summaries]))
         if key == "equivalent":
-            rows.append(("difference to the first, paired", _differences(evaluations)))
-    rows += [(label, [_mean(summary.get(key)) for summary in summaries]) for key, label in MEANS.items()]
-    reasons = sorted({name for summary in summaries for name in _mapping(summary.get("ended_by"))})
-    for name in reasons:
-        shares = [_mapping(summary.get("ended_by")) for summary in summaries]
-        cells = [_percent(share.get(name, 0.0)) if share else "–" for share in shares]
+            rows.append((DIFFERENCE, _differences(evaluations)))
+    shares = [_mapping(summary.get("ended_by")) for summary in summaries]
+    for name in sorted({name for share in shares for name in share}):
+        cells = [f"{share.get(name, 0.0):.1%}" if share else "–" for share in shares]
         rows.append((f"ended by {name.replace('_', ' ')}", cells))
     return [(label, cells) for label, cells in rows if any(cell != "–" for cell in cells)]
 
 
 def _differences(evaluations: Sequence[EvaluationFolder]) -> list[str]:
-    """Paired difference of equivalent, with its 95% interval, where both evaluations asked the same questions."""
-    first: dict[tuple[str, int], bool] | None = None
+    """Paired difference of equivalent to the first evaluation of the same questions, with its 95% interval."""
+    firsts: dict[frozenset[str], dict[str, float]] = {}
     cells = []
     for evaluation in evaluations:
         right = _right(evaluation) if evaluation.summary else {}
-        if first is None:
-            first = right
+        first = firsts.setdefault(frozenset(right), right)
+        if first is right or len(right) < 2:
             cells.append("–")
-        elif right.keys() == first.keys() and len(right) > 1:
-            keys = sorted(right)
-            mean, (low, high) = paired_difference([first[key] for key in keys], [right[key] for key in keys])
-            cells.append(f"{mean:+.1%} ({low:+.1%} to {high:+.1%})")
-        else:
-            cells.append("–")
+            continue
+        names = sorted(right)
+        mean, (low, high) = paired_difference([first[name] for name in names], [right[name] for name in names])
+        cells.append(f"{mean:+.1%} ({low:+.1%} to {high:+.1%})")
     return cells
 
 
-def _right(evaluation: EvaluationFolder) -> dict[tuple[str, int], bool]:
-    """Whether each (question, candidate) was answered right; questions with an unstable gold result left out."""
-    right: dict[tuple[str, int], bool] = {}
+def _right(evaluation: EvaluationFolder) -> dict[str, float]:
+    """Each question's share of right answers; questions with an unstable gold result are left out."""
+    tiers: dict[str, list[bool]] = {}
     for path in evaluation.files:
         try:
             with pq.ParquetFile(path) as file:
-                names = [n for n in ("question_id", "candidate", "tier", "unstable") if n in file.schema_arrow.names]
-                rows = file.read(columns=names, use_threads=False).to_pylist()
+                rows = file.read(columns=["question_id", "tier", "unstable"], use_threads=False).to_pylist()
         except (OSError, pa.ArrowException):
             continue
-        right |= {(r["question_id"], r["candidate"]): r["tier"] == "equivalent" for r in rows if not r.get("unstable")}
-    return right
+        for row in rows:
+            if not row["unstable"]:
+                tiers.setdefault(row["question_id"], []).append(row["tier"] == "equivalent")
+    return {question: sum(right) / len(right) for question, right in tiers.items()}
 
 
-def _share(summary: dict[str, Any], key: str) -> str:
-    value = _estimate(summary.get(key))
-    if value is None:
+def _metric(summary: dict[str, Any], key: str) -> str:
+    value = summary.get(key)
+    if not isinstance(value, int | float):
         return "–"
-    interval = summary.get(f"{key}_interval")
-    if isinstance(summary.get(key), dict):
-        interval = summary[key].get("interval")
-    if isinstance(interval, list | tuple) and len(interval) == 2:
-        return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
-    return _percent(value)
-
-
-def _estimate(value: Any) -> float | None:
-    """A metric's value, alone or within a mapping that holds its interval too."""
-    if isinstance(value, dict):
-        value = value.get("value", value.get("mean", value.get("rate")))
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _mean(value: Any) -> str:
-    number = _estimate(value)
-    return "–" if number is None else f"{number:.2f}" if number < 100 else f"{number:.0f}"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"
+    interval = _mapping(summary.get("intervals")).get(key)
+    form = "{:.1%}" if key in KNOWN and KNOWN[key].rate else "{:.2f}" if abs(value) < 100 else "{:.0f}"
+    text = form.format(value)
+    return f"{text} ({form.format(interval[0])} to {form.format(interval[1])})" if interval else text
 
 
 def _plain(value: Any) -> str:
     return "–" if value is None or isinstance(value, dict | list) else str(value)
 
 
-def _mapping(value: Any) -> dict[str, float]:
+def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

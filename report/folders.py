@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from evaluate.config import EvaluationConfig, load_evaluation
 from train.config import Config
 from train.config_check import ConfigError
 from train.config_load import load_config
@@ -25,12 +26,12 @@ class ReportError(ValueError):
 
 @dataclass(frozen=True)
 class EvaluationFolder:
-    """An evaluation: its summary (None until it is finished), its configuration as plain values, its episode files."""
+    """An evaluation. ``summary`` is None until it is finished, ``config`` where its keys are not known any more."""
 
     path: Path
     name: str
     summary: dict[str, Any] | None
-    settings: dict[str, Any]
+    config: EvaluationConfig | None
     files: tuple[Path, ...]
     notes: tuple[str, ...]
 
@@ -69,7 +70,7 @@ def open_folder(path: Path, name: str | None = None) -> RunFolder | EvaluationFo
         raise ReportError(f"{path} is no run folder: it holds no {CONFIG}{hint}")
     settings = _settings(path / CONFIG)
     # A configuration of training has a section `train`; an evaluation's has none.
-    return _open_run(path, name) if "train" in settings else _open_evaluation(path, name, settings)
+    return _open_run(path, name) if "train" in settings else _open_evaluation(path, name)
 
 
 def distinct_names(paths: list[Path]) -> list[str]:
@@ -113,12 +114,16 @@ def _open_run(path: Path, name: str) -> RunFolder:
     if not files and not metrics:
         notes.append("its first update is not finished yet: there is nothing to show so far")
     inner = sorted(p.parent for p in (path / EVALUATIONS).glob(f"*/{CONFIG}"))
-    evaluations = tuple(_open_evaluation(p, f"{name}/{p.name}", _settings(p / CONFIG)) for p in inner)
+    evaluations = tuple(_open_evaluation(p, f"{name}/{p.name}") for p in inner)
     return RunFolder(path, name, config, tuple(metrics), files, evaluations, (*notes, *damaged))
 
 
-def _open_evaluation(path: Path, name: str, settings: dict[str, Any]) -> EvaluationFolder:
-    summary, notes = None, []
+def _open_evaluation(path: Path, name: str) -> EvaluationFolder:
+    summary, config, notes = None, None, []
+    try:
+        config = load_evaluation([path / CONFIG])
+    except ConfigError as error:
+        notes.append(f"{CONFIG} cannot be read, so its databases are missing: {error}")
     if (path / SUMMARY).is_file():
         try:
             summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
@@ -126,7 +131,7 @@ def _open_evaluation(path: Path, name: str, settings: dict[str, Any]) -> Evaluat
             notes.append(f"{SUMMARY} is damaged and was left out")
     else:
         notes.append(f"the evaluation is not finished: {SUMMARY} comes at its end")
-    return EvaluationFolder(path, name, summary, settings, episode_files(path), tuple(notes))
+    return EvaluationFolder(path, name, summary, config, episode_files(path), tuple(notes))
 
 
 def episode_files(path: Path) -> tuple[Path, ...]:

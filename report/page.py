@@ -27,7 +27,8 @@ from report.evaluations import table
 from report.folders import EvaluationFolder, RunFolder
 from report.published import is_papers_run
 from report.sample import choose_groups
-from train.data import prepared_folder
+from train.config import Config
+from train.data import gold_limit, split_folder
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("text.js", "charts.js", "drawing.js", "episode.js", "browser.js", "page.js")
@@ -129,9 +130,11 @@ class Page:
 
 def _corpus(folder: RunFolder | EvaluationFolder) -> Path | None:
     """Where the databases of a run's or an evaluation's questions lie, as far as its configuration says."""
-    if isinstance(folder, RunFolder):
-        return prepared_folder(folder.config, folder.config.corpus.split) if folder.config else None
-    return None
+    if folder.config is None:
+        return None
+    corpus, config = folder.config.corpus, folder.config
+    seconds = gold_limit(config, corpus.split) if isinstance(config, Config) else config.env.query_seconds
+    return split_folder(corpus, corpus.split, seconds)
 
 
 def _card(run: RunFolder, curves: Curves) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from train.config_load import flatten, known_keys, load_config
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("env", "sampler", "reward", "corpus", "curriculum", "train", "evaluate")
+PACKAGES = ("env", "sampler", "reward", "corpus", "curriculum", "train", "evaluate", "report")
 # What each package may import beside the standard library and itself; None: anything.
 ALLOWED: dict[str, set[str] | None] = {
     "env": set(),
@@ -23,6 +23,10 @@ ALLOWED: dict[str, set[str] | None] = {
     "curriculum": {"env"},
     "train": None,
     "evaluate": None,
+    "report": {
+        *("env", "sampler", "corpus", "curriculum", "train", "evaluate"),
+        *("pyarrow", "yaml", "jinja2", "markupsafe"),
+    },
 }
 # A batch sampler is torch's. The corpora's command line shows length buckets, which the package itself does not know.
 EXCEPTIONS = {"curriculum/batch_sampler.py": {"torch"}, "corpus/__main__.py": {"curriculum"}}
@@ -65,8 +69,17 @@ def test_curriculum_takes_nothing_but_chance_from_env() -> None:
     assert names <= {"env.chance"}
 
 
+def test_nothing_imports_the_report_but_programs() -> None:
+    for path in modules(*PACKAGES):
+        if path.relative_to(ROOT).parts[0] != "report":
+            assert not any(name.partition(".")[0] == "report" for name in imports(path)), relative(path)
+
+
 def test_nothing_but_training_loads_torch() -> None:
-    program = "import env, reward, sampler, curriculum, corpus, sys; assert 'torch' not in sys.modules"
+    program = (
+        "import env, reward, sampler, curriculum, corpus, report.file, report.watch, sys; "
+        "assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 

@@ -1,5 +1,5 @@
 // The foreign-key graph of an episode's database, from positions that the report computed.
-const BOX = { width: 168, height: 26, across: 232, down: 36, margin: 14 };
+const BOX = { width: 156, height: 26, across: 204, down: 36, margin: 14 };
 
 function svg(tag, attributes, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);

@@ -1,0 +1,123 @@
+"""Curves: counts are over all episodes, plans follow the configuration, warnings come from the data alone."""
+
+import dataclasses
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from curriculum import MixtureSchedule
+from report.alarms import alarms
+from report.charts import chart_data
+from report.counts import Group, Reader, count_file
+from report.curves import Curves, planned, run_curves
+from report.folders import RunFolder, open_folder
+from report.published import is_papers_run
+from report.sample import choose_groups
+from tests.report.makers import make_config
+from train.config_load import load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_rates_agree_with_what_the_trainer_logged(run: Path) -> None:
+    folder = open_folder(run)
+    assert isinstance(folder, RunFolder)
+    curves = run_curves(folder, [count_file(path) for path in folder.files])
+    assert (curves.updates, curves.episodes, curves.anchors) == (list(range(6)), 48, [3])
+    for update, logged in enumerate(folder.metrics):
+        for name in ("equivalent", "executable", "parsable", "invalid"):
+            assert curves.get(name)[update] == pytest.approx(logged[f"{name}_rate"])
+        assert curves.get("gate")[update] == pytest.approx(logged["gate_rate"])
+        assert curves.get("bucket/short")[update] == pytest.approx(logged["bucket/short"])
+    # Beyond what is known the curve has gaps, not zeros.
+    assert curves.get("no such metric") == [None] * 6
+
+
+def test_a_file_is_read_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader()
+    files = sorted((run / "episodes").glob("*.parquet"))
+    first, _ = reader.counts(files[:4])
+    monkeypatch.setattr("report.counts.count_file", lambda path: pytest.fail(f"{path} is read again"))
+    assert reader.counts(files[:4])[0] == first
+
+
+def test_the_plan_is_the_schedules(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "x")
+    curves = planned(config, range(8))
+    schedule = MixtureSchedule(warmup=2, ramp=4)
+    assert [curves["planned/very_long"][u] for u in range(8)] == [schedule.mixture(u)[3] for u in range(8)]
+    assert curves["gate_planned"][:4] == pytest.approx([1, 2 / 3, 1 / 3, 0])
+
+
+def test_published_levels_come_with_the_papers_run_alone() -> None:
+    recipe = ROOT / "configs" / "recipe.yaml"
+    papers = load_config([recipe, ROOT / "configs" / "corpus" / "sqale.yaml"])
+    bird = load_config([recipe, ROOT / "configs" / "corpus" / "bird.yaml"])
+    demo = load_config([ROOT / "configs" / "demo.yaml"])
+    assert [is_papers_run(config) for config in (papers, bird, demo, None)] == [True, False, False, False]
+    short = dataclasses.replace(papers, train=dataclasses.replace(papers.train, max_steps=100))
+    assert not is_papers_run(short)
+    curves = Curves([0, 1], 288, {"tool_calls": [6.0, 6.1], "equivalent": [0.1, 0.12]})
+    shape = {chart["key"]: chart for chart in chart_data([("a", curves, True)])}["shape"]
+    levels = {(tuple(level["x"]), level["low"], level["high"]) for level in shape["levels"]}
+    assert levels == {((0, 1658), 5.6, 6.8), ((0, 800), 6.0, None), ((1300, 1658), 19.3, None)}
+    assert not any(chart["levels"] for chart in chart_data([("a", curves, False)]))
+
+
+def noisy(values: list[float], seed: int, spread: float = 0.03) -> list[float | None]:
+    chance = random.Random(seed)
+    return [max(0.0, value + chance.uniform(-spread, spread)) for value in values]
+
+
+def made(updates: int, **series: list[float]) -> Curves:
+    noise = {name: noisy(values, number) for number, (name, values) in enumerate(series.items())}
+    return Curves(list(range(updates)), updates * 144, dict(noise))
+
+
+def ramp(start: float, end: float, count: int) -> list[float]:
+    return [start + (end - start) * place / (count - 1) for place in range(count)]
+
+
+def test_reward_rising_while_right_answers_vanish_is_a_collapse() -> None:
+    equivalent = ramp(0.1, 0.45, 60) + ramp(0.45, 0.05, 60)
+    reward = ramp(0.8, 1.6, 60) + ramp(1.6, 2.0, 60)
+    (text,) = alarms(made(120, equivalent=equivalent, reward=reward))
+    assert text.startswith("Collapse: equivalent fell from 4") and "updates 108–119" in text
+
+
+def test_a_healthy_run_and_a_harder_curriculum_raise_no_alarm() -> None:
+    assert alarms(made(120, equivalent=ramp(0.1, 0.45, 120), reward=ramp(0.8, 1.9, 120))) == []
+    # Longer questions lower both.
+    equivalent, reward = ramp(0.1, 0.6, 60) + ramp(0.6, 0.3, 60), ramp(0.8, 2.2, 60) + ramp(2.2, 1.5, 60)
+    assert alarms(made(120, equivalent=equivalent, reward=reward)) == []
+    assert alarms(made(4, equivalent=[0.5, 0.1, 0.1, 0.1], reward=[1, 2, 2, 2])) == [], "too short to tell"
+
+
+def test_other_alarms() -> None:
+    flat = [1.0] * 60
+    invalid = made(60, invalid=ramp(0.4, 0.02, 30) + ramp(0.02, 0.5, 30), reward=flat, equivalent=[0.3] * 60)
+    assert any(text.startswith("Invalid answers came back") for text in alarms(invalid))
+    stuck = made(60, zero_variance_groups=[0.93] * 60, reward=flat, equivalent=[0.3] * 60)
+    assert any("give no gradient" in text for text in alarms(stuck))
+    broken = Curves(list(range(20)), 2880, {"loss": [0.1] * 12 + [None] * 8, "seconds/update": [1.0] * 20})
+    assert alarms(broken) == ["The loss is no number after update 11."]
+
+
+def test_a_sample_holds_whole_groups_of_all_times_and_outcomes() -> None:
+    tiers = ("equivalent", "executable", "parsable", "invalid")
+    # Groups without one right answer are one in fifty.
+    rare = {(update, 0) for update in range(0, 600, 3)}
+    groups = [
+        Group(Path(f"{u}"), 8 * n, u, f"q{u}.{n}", (tiers[3] if (u, n) in rare else tiers[0],) * 8)
+        for u in range(600)
+        for n in range(18)
+    ]
+    chosen = choose_groups(groups, 240)
+    assert len(set(chosen)) == 240 and chosen == choose_groups(groups, 240)
+    assert chosen != choose_groups(groups, 240, seed=1)
+    assert Counter(group.tiers[0] for group in chosen)["invalid"] == 120
+    assert set(Counter(group.update // 50 for group in chosen).values()) == {20}
+    assert choose_groups(groups, 100) == chosen[:100], "a smaller page holds a part of the same"
+    assert sorted(choose_groups(groups[:30], 240), key=str) == sorted(groups[:30], key=str)

@@ -1,0 +1,106 @@
+"""Watching: a run in the making is served on this machine alone, grows on the page, and ends at Ctrl-C."""
+
+import http.client
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from corpus import PreparedCorpus
+from report.page import Page as Report
+from report.watch import HOST, make_server
+from tests.report.makers import add_update, make_run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def young(place: Path, corpus: PreparedCorpus) -> Iterator[Path]:
+    """A run that has begun and finished no update."""
+    run = make_run(place, corpus, "young", 0)
+    yield run
+    shutil.rmtree(run)
+
+
+@pytest.fixture
+def port(young: Path) -> Iterator[int]:
+    server = make_server([young], Report(), 0)
+    thread = threading.Thread(target=lambda: server.serve_forever(0.05))
+    thread.start()
+    yield server.server_address[1]
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def get(port: int, path: str, **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(HOST, port)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def test_the_page_is_made_anew_only_when_a_file_changed(young: Path, port: int, corpus: PreparedCorpus) -> None:
+    waiting, first = get(port, "/"), get(port, "/version")
+    assert "its first update is not finished yet" in waiting[1]
+    assert get(port, "/") == waiting and get(port, "/version") == first
+    add_update(young, corpus, 0)
+    assert get(port, "/version") != first
+    assert "all 8 episodes" in get(port, "/")[1]
+
+
+def test_a_folder_that_is_no_run_yet_is_waited_for(tmp_path: Path) -> None:
+    server = make_server([tmp_path], Report(), 0)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    status, text = get(server.server_address[1], "/")
+    thread.join()
+    server.server_close()
+    assert status == 200 and "Nothing to show yet" in text and "it holds no config.yaml" in text
+
+
+def test_nothing_else_is_served_and_no_other_name_is_answered(port: int) -> None:
+    assert get(port, "/../config.yaml")[0] == 404
+    assert get(port, "/", Host="evil.example:80")[0] == 403
+
+
+def test_an_open_page_follows_the_run(
+    young: Path, port: int, corpus: PreparedCorpus, visit: Callable[..., Page]
+) -> None:
+    add_update(young, corpus, 0)
+    page = visit(f"http://{HOST}:{port}/")
+    expect(page.locator("#count")).to_have_text("8 of 8 episodes")
+    add_update(young, corpus, 1)
+    expect(page.locator("#count")).to_have_text("16 of 16 episodes", timeout=60_000)
+    # Who reads an episode is asked first, and finds it open again afterwards.
+    page.locator("#list button").nth(5).click()
+    question = page.locator("#episode h3").inner_text()
+    add_update(young, corpus, 2)
+    page.get_by_role("button", name=re.compile("The run went on")).click(timeout=60_000)
+    expect(page.locator("#count")).to_have_text("24 of 24 episodes")
+    expect(page.locator("#episode h3")).to_have_text(question)
+
+
+def test_ctrl_c_ends_the_program(run: Path) -> None:
+    program = [sys.executable, "scripts/report.py", str(run), "--watch", "--port", "0"]
+    process = subprocess.Popen(
+        program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+    assert found, line
+    assert get(int(found[1]), "/version")[0] == 200
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (0, "")
