@@ -1,23 +1,31 @@
 """The reference anchor: the reference policy becomes a copy of the policy every so many updates, and survives a resume.
 
 TRL rebuilds the reference from the model's id when a run resumes, so an anchored reference would be lost without a
-word. Here every checkpoint holds it.
+word, and refuses to anchor one under LoRA. Here every checkpoint holds it: as a file of its own, or, under LoRA, as the
+adapter ``ref`` beside the policy's.
 """
 
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from transformers import TrainerCallback
+
+from train.lora import POLICY_ADAPTER, REFERENCE_ADAPTER
+from train.sharded import copy_value, reshard, set_value, whole_value
 
 FILE = "reference.safetensors"
 
 
 class ReferenceAnchor(TrainerCallback):
-    """Copies the policy into the reference every ``updates`` updates (card: 111), before the checkpoint is written."""
+    """Copies the policy into the reference every ``updates`` updates (card: 111), before the checkpoint is written.
 
-    def __init__(self, reference: torch.nn.Module, accelerator: Any, updates: int) -> None:
+    ``reference`` is the reference model, or None under LoRA, where it is an adapter of the policy.
+    """
+
+    def __init__(self, reference: torch.nn.Module | None, accelerator: Any, updates: int) -> None:
         self.reference, self.accelerator, self.updates = reference, accelerator, updates
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -25,28 +33,47 @@ class ReferenceAnchor(TrainerCallback):
         if state.global_step % self.updates:
             return
         policy = self.accelerator.unwrap_model(kwargs["model"])
-        copy_weights(policy, self.accelerator.unwrap_model(self.reference))
+        if self.reference is None:
+            copy_adapter(policy)
+        else:
+            copy_weights(policy, self.accelerator.unwrap_model(self.reference))
 
 
-@torch.no_grad()
 def copy_weights(source: torch.nn.Module, target: torch.nn.Module) -> None:
     """Copy every parameter of ``source`` into ``target``, which keeps its own number format."""
+    for model in (source, target):
+        reshard(model)
     for to, from_ in zip(target.parameters(), source.parameters(), strict=True):
-        to.copy_(from_)
+        copy_value(to, from_)
 
 
-def save_reference(reference: torch.nn.Module, checkpoint: Path) -> None:
-    """Write the reference policy's weights into ``checkpoint``; tied tensors are written once."""
-    tensors, seen = {}, set()
+def copy_adapter(policy: torch.nn.Module) -> None:
+    """Copy the policy's LoRA adapter into the reference's, in one model."""
+    reshard(policy)
+    parameters = dict(policy.named_parameters())
+    mine, other = f".{POLICY_ADAPTER}.", f".{REFERENCE_ADAPTER}."
+    for name, parameter in parameters.items():
+        if mine in name:
+            copy_value(parameters[name.replace(mine, other)], parameter)
+
+
+def save_reference(reference: torch.nn.Module, checkpoint: Path, is_main: bool) -> None:
+    """Write the reference policy's weights into ``checkpoint``; all processes call it, ``is_main`` writes.
+
+    Tied tensors are written once.
+    """
+    reshard(reference)
+    tensors = {}
     for name, parameter in reference.named_parameters():
-        if parameter.data_ptr() not in seen:
-            seen.add(parameter.data_ptr())
-            tensors[name] = parameter.detach().contiguous()
-    save_file(tensors, checkpoint / FILE)
+        value = whole_value(parameter)
+        if is_main:
+            tensors[name] = value
+    if is_main:
+        save_file(tensors, checkpoint / FILE)
 
 
 def load_reference(reference: torch.nn.Module, checkpoint: Path) -> None:
-    """Restore what ``save_reference`` wrote.
+    """Restore what ``save_reference`` wrote; every process reads the file.
 
     Raises FileNotFoundError where the checkpoint holds no reference, ValueError where its tensors are not the
     model's: going on with the base model instead would change the experiment silently.
@@ -54,13 +81,22 @@ def load_reference(reference: torch.nn.Module, checkpoint: Path) -> None:
     path = checkpoint / FILE
     if not path.exists():
         raise FileNotFoundError(f"{checkpoint} holds no {FILE}: it was not written by this project with train.beta > 0")
-    tensors = load_file(path)
+    reshard(reference)
     parameters = dict(reference.named_parameters())
-    if set(tensors) != set(parameters):
-        odd = sorted(set(tensors) ^ set(parameters))[0]
-        raise ValueError(
-            f"{path} does not fit the model: {odd} is only on one side; resume with the model it was written from"
+    with safe_open(path, framework="pt") as tensors:
+        odd = sorted(set(tensors.keys()) ^ set(parameters))
+        if odd:
+            raise ValueError(
+                f"{path} does not fit the model: {odd[0]} is only on one side; resume with the model it was written from"
+            )
+        for name, parameter in parameters.items():
+            set_value(parameter, tensors.get_tensor(name))
+
+
+def check_reference_adapter(checkpoint: Path) -> None:
+    """FileNotFoundError where a LoRA checkpoint lacks the reference's adapter, which would then be the policy's first."""
+    if not (checkpoint / REFERENCE_ADAPTER / "adapter_model.safetensors").exists():
+        raise FileNotFoundError(
+            f"{checkpoint} holds no adapter {REFERENCE_ADAPTER!r}: it was not written by this project with "
+            "train.beta > 0"
         )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            parameters[name].copy_(tensor)

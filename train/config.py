@@ -41,6 +41,16 @@ class ModelConfig:
     enable_thinking: bool = key(True, "card", "open every turn with <think>, as the chat template does when asked to")
     gradient_checkpointing: bool = key(True, "ours", "recompute activations in the backward pass: memory for time")
     lora_rank: int = key(0, "ours", "rank of LoRA adapters; 0 trains every weight of the language model", low=0)
+    lora_alpha: int = key(32, "ours", "scale of LoRA adapters: their product is multiplied by alpha / rank", low=1)
+    lora_targets: list[str] = key(
+        [
+            *("q_proj", "k_proj", "v_proj", "o_proj"),
+            *("in_proj_qkv", "in_proj_z", "out_proj"),
+            *("gate_proj", "up_proj", "down_proj"),
+        ],
+        "ours",
+        "modules of the language model that LoRA adapts: attention, delta net, MLP",
+    )
 
 
 @dataclass

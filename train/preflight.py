@@ -26,15 +26,15 @@ def check_built(config: Config) -> None:
             f"rollout.backend={config.rollout.backend} is not built in this version; set rollout.backend=transformers "
             "(--dry-run plans either)"
         )
-    if config.model.lora_rank:
-        raise ConfigError(f"model.lora_rank={config.model.lora_rank}: LoRA is not built in this version; set it to 0")
-    sharded = (
-        os.environ.get("ACCELERATE_USE_FSDP") == "true" or os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
-    )
-    if sharded and config.train.beta:
+    zero_stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE")
+    fsdp = os.environ.get("ACCELERATE_USE_FSDP") == "true"
+    if fsdp and os.environ.get("FSDP_VERSION", "1") != "2":
+        raise ConfigError("the launch asks for FSDP 1; launch with configs/accelerate/fsdp2.yaml")
+    if fsdp and config.train.use_cpu:
+        raise ConfigError("FSDP needs GPUs: accelerate ignores it on a CPU; launch with configs/accelerate/ddp.yaml")
+    if zero_stage == "3" and config.model.lora_rank and config.model.weights_dtype != "float32":
         raise ConfigError(
-            "re-anchoring and saving a reference whose weights are sharded (ZeRO-3, FSDP) is not built in this "
-            "version; launch with configs/accelerate/ddp.yaml or zero2.yaml, or set train.beta=0"
+            "ZeRO-3 gathers weights of one number format alone, and LoRA's are float32; set model.weights_dtype=float32"
         )
 
 

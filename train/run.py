@@ -17,6 +17,7 @@ from train.data import open_corpus
 from train.demo_policy.build import build_policy
 from train.experiment import make_experiment
 from train.folder import prepare_folder, run_folder
+from train.lora import with_adapters
 from train.policy_files import load_policy, load_tokenizer, resolve_policy
 from train.preflight import (
     check_built,
@@ -147,7 +148,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     progress = ProgressLog(folder, console)
     trainer = SqlGRPOTrainer(
         experiment,
-        model=load_policy(config.model, path),
+        model=with_adapters(load_policy(config.model, path), config),
         args=grpo_config(config, folder, launched_processes()),
         processing_class=tokenizer,
         callbacks=[progress],

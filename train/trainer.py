@@ -20,7 +20,7 @@ from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import split_tensor_dict
 
 from reward import Outcome, RewardParts, ablated, with_agreement
-from train.anchor import ReferenceAnchor, load_reference, save_reference
+from train.anchor import ReferenceAnchor, check_reference_adapter, load_reference, save_reference
 from train.episode_log import EPISODES, turns_record, write_episodes
 from train.experiment import Experiment
 from train.folder import finish_checkpoint
@@ -29,6 +29,7 @@ from train.metrics import update_metrics
 from train.rollout.lockstep import play
 from train.rollout.tokens import RolloutStats
 from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
+from train.sharded import unsharded
 
 
 def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float]:
@@ -61,7 +62,7 @@ class SqlGRPOTrainer(GRPOTrainer):
                 f"an update would hold {episodes} episodes on {self.accelerator.num_processes} processes, not {wanted}"
             )
         every = train.anchor_updates
-        if self.ref_model is not None and every:
+        if self.beta and every:
             self.add_callback(ReferenceAnchor(self.ref_model, self.accelerator, every))
 
     @contextmanager
@@ -103,11 +104,14 @@ class SqlGRPOTrainer(GRPOTrainer):
     def _play(self, jobs: list[EpisodeJob]) -> list[PlayedEpisode]:
         experiment = self.experiment
         stats = RolloutStats()
-        with unwrap_model_for_generation(
-            self.model_wrapped,
-            self.accelerator,
-            gather_deepspeed3_params=self.args.ds3_gather_for_generation,
-        ) as model:
+        with (
+            unwrap_model_for_generation(
+                self.model_wrapped,
+                self.accelerator,
+                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
+            ) as model,
+            unsharded(model),
+        ):
             played = play_jobs(
                 experiment.corpus,
                 jobs,
@@ -271,17 +275,20 @@ class SqlGRPOTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
+        checkpoint = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+        # After TRL's own part: what is written before it may be wiped. A LoRA reference is an adapter, in that part.
+        if self.ref_model is not None:
+            save_reference(self.accelerator.unwrap_model(self.ref_model), checkpoint, self.args.should_save)
         # The other processes write parts of it too: their random states, their share of a sharded optimizer.
         self.accelerator.wait_for_everyone()
-        if not self.args.should_save:
-            return
-        checkpoint = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        # After TRL's own part: what is written before it may be wiped.
-        if self.ref_model is not None:
-            save_reference(self.accelerator.unwrap_model(self.ref_model), checkpoint)
-        finish_checkpoint(checkpoint, self.experiment.config.train.keep_checkpoints)
+        if self.args.should_save:
+            finish_checkpoint(checkpoint, self.experiment.config.train.keep_checkpoints)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and self.ref_model is not None:
+        if checkpoint is None or not self.beta:
+            return
+        if self.ref_model is None:
+            check_reference_adapter(Path(checkpoint))
+        else:
             load_reference(self.accelerator.unwrap_model(self.ref_model), Path(checkpoint))

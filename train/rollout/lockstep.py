@@ -76,7 +76,8 @@ def _decode(
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = growing_cache(model.config)
     # Newer releases of transformers call the argument `cache` for some models, and warn about the older name.
-    cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model  # LoRA's wrapper names no arguments
+    cache_name = "cache" if "cache" in inspect.signature(inner.forward).parameters else "past_key_values"
     while True:
         logits = model(
             input_ids=ids,
