@@ -87,14 +87,15 @@ def load_reference(reference: torch.nn.Module, checkpoint: Path) -> None:
         odd = sorted(set(tensors.keys()) ^ set(parameters))
         if odd:
             raise ValueError(
-                f"{path} does not fit the model: {odd[0]} is only on one side; resume with the model it was written from"
+                f"{path} does not fit the model: {odd[0]} is only on one side; resume with the model that it was "
+                "written from"
             )
         for name, parameter in parameters.items():
             set_value(parameter, tensors.get_tensor(name))
 
 
 def check_reference_adapter(checkpoint: Path) -> None:
-    """FileNotFoundError where a LoRA checkpoint lacks the reference's adapter, which would then be the policy's first."""
+    """FileNotFoundError where a LoRA checkpoint lacks the reference's adapter: going on would begin it anew."""
     if not (checkpoint / REFERENCE_ADAPTER / "adapter_model.safetensors").exists():
         raise FileNotFoundError(
             f"{checkpoint} holds no adapter {REFERENCE_ADAPTER!r}: it was not written by this project with "

@@ -128,6 +128,8 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         # Text alone gives a vision tower no gradients, so it is either frozen or looked for.
         ddp_find_unused_parameters=not model.freeze_vision,
         ddp_backend="gloo" if train.use_cpu and world_size > 1 else None,
+        # For the reference: spread over GPUs by "auto", its parts could not be sharded.
+        model_init_kwargs={"device_map": None} if os.environ.get("ACCELERATE_USE_FSDP") == "true" else None,
     )
 
 

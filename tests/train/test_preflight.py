@@ -39,7 +39,6 @@ def config(*overrides: str) -> Config:
     ("check", "overrides", "says"),
     [
         (check_built, ["rollout.backend=vllm_server"], "set rollout.backend=transformers"),
-        (check_built, ["model.lora_rank=8"], "set it to 0"),
         (check_prompts, ["env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
         (check_model_path, ["model.path=./nowhere"], "there is no folder ./nowhere; name a run's folder"),
         (check_model_path, ["model.path=/a/b/c"], "or a model on the Hub"),
@@ -69,14 +68,25 @@ def test_what_is_right_passes(corpus: PreparedCorpus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("ACCELERATE_USE_FSDP", "true"), ("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")]
+    ("environment", "overrides", "says"),
+    [
+        ({"ACCELERATE_USE_FSDP": "true"}, [], "fsdp2.yaml"),
+        ({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}, ["train.use_cpu=true"], "FSDP needs GPUs"),
+        (
+            {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"},
+            ["model.lora_rank=8", "model.weights_dtype=bfloat16"],
+            "set model.weights_dtype=float32",
+        ),
+    ],
 )
-def test_a_sharded_reference_is_refused(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
-    monkeypatch.setenv(variable, value)
-    plain = config("rollout.backend=transformers", "train.beta=0")
-    check_built(plain)
-    with pytest.raises(ConfigError, match="set train.beta=0"):
-        check_built(config("rollout.backend=transformers"))
+def test_a_launch_that_cannot_work_is_refused(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], overrides: list[str], says: str
+) -> None:
+    check_built(config("rollout.backend=transformers", *overrides))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=says):
+        check_built(config("rollout.backend=transformers", *overrides))
 
 
 def test_a_tracker_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

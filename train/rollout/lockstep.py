@@ -76,7 +76,7 @@ def _decode(
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = growing_cache(model.config)
     # Newer releases of transformers call the argument `cache` for some models, and warn about the older name.
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model  # LoRA's wrapper names no arguments
+    inner = getattr(model, "get_base_model", lambda: model)()  # LoRA's wrapper does not name all arguments
     cache_name = "cache" if "cache" in inspect.signature(inner.forward).parameters else "past_key_values"
     while True:
         logits = model(
