@@ -1,5 +1,6 @@
 # One command a purpose. Each makes .venv and installs when pyproject.toml or constraints.txt changed, then does its work.
 #   make demo            watch GRPO teach a tiny policy (SEED=1, 2, 3 ...)
+#   make finding         the paper's question in miniature: three corpora, nine runs, docs/finding.md (about 50 minutes)
 #   make test            the tests that every change must pass
 #   make lint | fix      ruff and mypy | let ruff mend what it can
 #   make slow | fuzz     tests of minutes | property tests with many more examples
@@ -14,7 +15,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint fix slow fuzz browser bench clean install
+.PHONY: demo finding test lint fix slow fuzz browser bench clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -28,6 +29,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/python scripts/demo.py configs/demo.yaml seed=$(SEED) $(ARGS)
+
+finding: $(STAMP)
+	$(BIN)/python scripts/finding.py --jobs 2 $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)

@@ -63,13 +63,16 @@ def _start(run: SweepRun) -> _Child:
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,  # one signal to the group reaches a launcher's own processes too
-        preexec_fn=_die_with(os.getpid()),
+        preexec_fn=die_with(os.getpid()),
     )
     return _Child(run, process, log)
 
 
-def _die_with(parent: int) -> Callable[[], None]:
-    """Linux: the kernel ends the child when its parent is gone, kill -9 included. Elsewhere: nothing."""
+def die_with(parent: int) -> Callable[[], None]:
+    """What a child calls at its start. Linux: the kernel ends it when ``parent`` is gone, kill -9 included.
+
+    Elsewhere: nothing.
+    """
     try:
         prctl = ctypes.CDLL(None).prctl
     except AttributeError:

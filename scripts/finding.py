@@ -1,0 +1,192 @@
+"""The paper's question in miniature: one base policy, one recipe, three corpora, three sizes of schema.
+
+    python scripts/finding.py [--jobs 2] [--page docs/finding.md] [ablations=true] [section.key=value ...]
+
+Builds the base policy, runs configs/sweep/demo_corpora.yaml, evaluates the base policy and every run on the large
+corpus' test questions, and writes the results into the page. Stopped at any moment, the same command goes on.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+# Run as a program, this folder is first in the path, not the project's.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from corpus import CorpusError  # noqa: E402
+from evaluate.config import CorpusConfig, EvaluationConfig, EvaluationEnv, LocalConfig, SamplingConfig  # noqa: E402
+from evaluate.finding_page import (  # noqa: E402
+    BASE,
+    SIZES,
+    Results,
+    evaluation_folder,
+    policy_of,
+    size_table,
+    write_page,
+)
+from scripts.sweep import only_one, read_runs, run_all, sweep_files  # noqa: E402
+from train.config import Config  # noqa: E402
+from train.config_check import ConfigError  # noqa: E402
+from train.config_load import load_config  # noqa: E402
+from train.policy_path import resolve_policy  # noqa: E402
+from train.sweep.comparison import compare, write_comparison  # noqa: E402
+from train.sweep.file import SweepRun  # noqa: E402
+from train.sweep.launch import die_with  # noqa: E402
+from train.sweep.state import check_folders, standing  # noqa: E402
+
+SWEEP = "configs/sweep/demo_corpora.yaml"
+TESTED = ["configs/demo.yaml", "configs/finding.yaml", "configs/corpus/demo_large.yaml"]
+BENCHMARK = "demo_large"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when every run is finished and evaluated, 1 when one failed, 2 for a mistake in the command line."""
+    options = _parser().parse_args(arguments)
+    console = Console()
+    try:
+        return find(options.sweep, options.inputs, options.jobs, options.page, console)
+    except (ConfigError, CorpusError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+
+
+def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console) -> int:
+    """Everything, in order; what is there already is left as it is."""
+    started = time.monotonic()
+    files, overrides = sweep_files([sweep, *inputs])
+    runs = read_runs(files, overrides)
+    check_folders(runs)
+    tested = load_config(TESTED, overrides)
+    folder = Path(tested.output) / f"sweep-{Path(sweep).stem}"
+    with only_one(folder):
+        console.rule("base policy")
+        base = base_policy(runs[0].config, console)
+        refuse_other_base(runs)
+        console.rule("training")
+        run_all(runs, jobs, console)
+        console.rule("evaluation")
+        asked = evaluations(tested, runs, base)
+        failed = evaluate_all(asked, jobs, console)
+        results = Results(runs, Path(tested.output), BENCHMARK, overrides)
+        records = compare(runs)
+        written = [*write_comparison(records, folder), *write_page(page, results)]
+        console.print(size_table(results).rich())
+        failed += [f"{record['name']}: {record['error']}" for record in records if record["state"] != "finished"]
+    console.print(f"written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{(time.monotonic() - started) / 60:.0f} minutes, of this start alone")
+    for text in failed:
+        console.print(f"failed, the same command tries it again: {text}", highlight=False, markup=False, soft_wrap=True)
+    return 1 if failed else 0
+
+
+def base_policy(config: Config, console: Console) -> str:
+    """The policy that every run begins with; ConfigError where there is none, or where it is under the floor."""
+    from train.run import policy_path  # late, so that a mistake is answered before torch is loaded
+
+    return str(resolve_policy(policy_path(config, console)))
+
+
+def refuse_other_base(runs: list[SweepRun]) -> None:
+    """ConfigError where two runs would not begin with the same policy."""
+    first = runs[0].config
+    for run in runs[1:]:
+        if (run.config.model, run.config.policy) != (first.model, first.policy):
+            raise ConfigError(f"{run.name} would begin with another policy than {runs[0].name}: one base for all")
+
+
+def evaluations(tested: Config, runs: list[SweepRun], base: str) -> list[EvaluationConfig]:
+    """What is to be evaluated: the base and every finished run, at every size, on the same questions."""
+    policies = [(BASE, base, Path(tested.output) / BASE)]
+    policies += [
+        (policy_of(run), str(resolve_policy(run.folder)), run.folder)
+        for run in runs
+        if standing(run).state == "finished"
+    ]
+    return [evaluation(tested, *policy, tables) for policy in policies for tables in SIZES]
+
+
+def evaluation(tested: Config, policy: str, model: str, folder: Path, tables: str) -> EvaluationConfig:
+    """One policy at one size of schema, as ``tested`` says: corpus, questions, sampling of tokens."""
+    corpus, section = tested.corpus, tested.evaluate
+    shape = {name: value for name, value in asdict(corpus).items() if name.startswith("demo_")}
+    place = evaluation_folder(folder, tables)
+    env = asdict(tested.env) | {"query_seconds": section.query_seconds}
+    return EvaluationConfig(
+        name=place.name,
+        output=str(place.parent),
+        model=model,
+        group=policy,
+        benchmark=BENCHMARK,
+        questions=section.questions,
+        tables=tables,
+        corpus=CorpusConfig(name=corpus.name, prepared=corpus.prepared, split=section.split, **shape),
+        sampler=tested.sampler,
+        env=EvaluationEnv(**env),
+        sampling=SamplingConfig(
+            section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
+        ),
+        local=LocalConfig(dtype=tested.model.weights_dtype, threads=tested.train.threads, use_cpu=tested.train.use_cpu),
+    )
+
+
+def evaluate_all(asked: list[EvaluationConfig], jobs: int, console: Console) -> list[str]:
+    """Play what is not finished, ``jobs`` beside each other. Returns the folders of those that failed."""
+    failed = []
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, initializer=_end_with, initargs=(os.getpid(),)) as pool:
+        played = [(each, pool.submit(play, each)) for each in asked]
+        try:
+            for number, (each, future) in enumerate(played, 1):
+                where = f"{each.output}/{each.name}"
+                try:
+                    console.print(f"{number} of {len(asked)}: {future.result()}", highlight=False, soft_wrap=True)
+                except (ConfigError, CorpusError, BrokenProcessPool):
+                    raise
+                except Exception as error:  # one evaluation's failure is shown, and leaves the others alone
+                    failed.append(where)
+                    console.print(f"{number} of {len(asked)}: {where} failed: {error}", highlight=False, soft_wrap=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failed
+
+
+def play(config: EvaluationConfig) -> str:
+    """One evaluation, in a process of its own; says what came out."""
+    from evaluate.evaluations import read_json
+    from evaluate.records import SUMMARY
+    from evaluate.runner import run_evaluation
+
+    folder = run_evaluation(config, f"{config.output}/{config.name}", Console(quiet=True))
+    summary = read_json(folder / SUMMARY)
+    return f"{folder}: equivalent {summary['equivalent']:.1%}, every gold table opened {summary['table_recall']:.1%}"
+
+
+def _end_with(parent: int) -> None:
+    die_with(parent)()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python scripts/finding.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("inputs", nargs="*", metavar="section.key=value", help="overrides for every run")
+    parser.add_argument("--sweep", default=SWEEP, metavar="FILE", help=f"sweep file of the runs ({SWEEP})")
+    parser.add_argument("--jobs", type=int, choices=range(1, 65), default=2, metavar="N", help="runs at once (2)")
+    parser.add_argument("--page", type=Path, default=Path("docs/finding.md"), help="page whose results are rebuilt")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
