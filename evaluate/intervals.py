@@ -8,6 +8,7 @@ All draws are seeded: the same rows give the same interval, in whatever order th
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -69,21 +70,20 @@ def _statistics(sides: Sequence[Sequence[Table]]) -> list[np.ndarray]:
     crossed = any(tables[0].keys() & table for table in tables[1:])
     if crossed:  # a question that a seed did not answer weighs nothing there
         names = [sorted(set().union(*tables))] * len(tables)
-    draws = np.random.default_rng(len(names[0]))
     means = np.empty((DRAWS, len(tables)))
     weights = np.empty(0)
     for number, (table, questions) in enumerate(zip(tables, names, strict=True)):
         if not number or not crossed:
-            weights = _drawn(draws, len(questions))
+            weights = _drawn(len(questions), number)
         sums = weights @ np.array([table.get(question, (0.0, 0.0)) for question in questions])
         with np.errstate(invalid="ignore", divide="ignore"):
             means[:, number] = sums[:, 0] / sums[:, 1]
     statistics, start = [], 0
-    for side in sides:
+    for number, side in enumerate(sides):
         own = means[:, start : start + len(side)]
         centre, count = own.mean(1), len(side)
         spread = math.sqrt(count / (count - 1)) if count > 1 else 0.0
-        statistics.append(centre + spread * ((_drawn(draws, count) / count * own).sum(1) - centre))
+        statistics.append(centre + spread * ((_drawn(count, len(tables) + number) / count * own).sum(1) - centre))
         start += count
     return statistics
 
@@ -101,8 +101,10 @@ def _middle(statistic: np.ndarray) -> Interval | None:
     return float(low), float(high)
 
 
-def _drawn(draws: np.random.Generator, count: int) -> np.ndarray:
-    """How often each of ``count`` things comes up when as many are drawn: (DRAWS, count)."""
+@lru_cache(maxsize=16)  # the metrics of a run draw from the same questions
+def _drawn(count: int, stream: int) -> np.ndarray:
+    """How often each of ``count`` things comes up when as many are drawn: (DRAWS, count), other ones a ``stream``."""
+    draws = np.random.default_rng([stream, count])
     return draws.multinomial(count, np.full(count, 1 / count), DRAWS).astype(float)
 
 
