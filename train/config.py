@@ -138,7 +138,10 @@ class RolloutConfig:
     max_turn_tokens: int = key(2_048, "assumption", "tokens the policy may write in one turn", low=1)
     max_episode_tokens: int = key(12_288, "page", "tokens of the prompt and all turns", low=1)
     vllm_memory_share: float = key(0.3, "ours", "share of the GPU that a colocated vLLM takes", above=0, high=1)
-    vllm_server: str = key("http://127.0.0.1:8000", "ours", "address of `trl vllm-serve`")
+    vllm_sleep: bool = key(False, "ours", "a colocated vLLM gives its memory back between two rollouts")
+    vllm_server: str = key("http://127.0.0.1:8000", "ours", "address of the vLLM server (`vllm serve`)")
+    vllm_server_wait: float = key(0.0, "ours", "seconds to wait at the start for a server that is loading", low=0)
+    vllm_group_port: int = key(51_216, "ours", "port on which weights go to the server", low=1, high=65_535)
 
 
 @dataclass

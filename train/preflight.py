@@ -21,11 +21,6 @@ def check_prompts(config: Config) -> None:
 
 def check_built(config: Config) -> None:
     """ConfigError for what the configuration or the launch can say and this version cannot do yet."""
-    if config.rollout.backend != "transformers":
-        raise ConfigError(
-            f"rollout.backend={config.rollout.backend} is not built in this version; set rollout.backend=transformers "
-            "(--dry-run plans either)"
-        )
     zero_stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE")
     fsdp = os.environ.get("ACCELERATE_USE_FSDP") == "true"
     if fsdp and os.environ.get("FSDP_VERSION", "1") != "2":

@@ -12,6 +12,7 @@ from rich.console import Console
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
+from train.backend_check import check_backend
 from train.config import Config, CorpusConfig
 from train.data import open_corpus
 from train.demo_policy.build import build_policy
@@ -75,6 +76,8 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
     """TRL's arguments for ``config``; every value that matters is set, since TRL's defaults move."""
     train, rollout, model = config.train, config.rollout, config.model
     micro_batch, steps = accumulation(config, world_size)
+    # Without the correction TRL still wants to be told a level.
+    importance_level = "sequence" if train.importance_level == "none" else train.importance_level
     return GRPOConfig(
         output_dir=str(folder),
         seed=config.seed,
@@ -111,10 +114,15 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         importance_sampling_level="token",
         # The correction for a sampler that is not the trainer; transformers' rollouts need none and TRL applies none.
         vllm_importance_sampling_correction=train.importance_level != "none",
-        vllm_importance_sampling_mode=f"{train.importance_level}_{train.importance_mode}",
+        vllm_importance_sampling_mode=f"{importance_level}_{train.importance_mode}",
         vllm_importance_sampling_clip_max=train.importance_cap,
+        use_vllm=rollout.backend != "transformers",
+        vllm_mode="server" if rollout.backend == "vllm_server" else "colocate",
         vllm_server_base_url=rollout.vllm_server,
+        vllm_group_port=rollout.vllm_group_port,
         vllm_gpu_memory_utilization=rollout.vllm_memory_share,
+        vllm_max_model_length=rollout.max_episode_tokens,
+        vllm_enable_sleep_mode=rollout.vllm_sleep,
         sync_ref_model=False,  # our own anchor does, and survives a resume
         save_strategy="steps",
         save_steps=train.save_updates,
@@ -136,7 +144,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
 def run(config: Config, resume: bool = False, console: Console | None = None) -> FinishedRun:
     """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
     console = console or Console()
-    for check in (check_built, check_trackers, check_prompts, check_model_path):
+    for check in (check_built, check_backend, check_trackers, check_prompts, check_model_path):
         check(config)
     set_up_libraries(config)
     corpus = open_corpus(config, config.corpus.split)

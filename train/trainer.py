@@ -16,7 +16,6 @@ import torch
 from accelerate.utils import gather_object
 from torch.utils.data import Sampler
 from trl import GRPOTrainer
-from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import split_tensor_dict
 
 from reward import Outcome, RewardParts, ablated, with_agreement
@@ -24,12 +23,12 @@ from train.anchor import ReferenceAnchor, check_reference_adapter, load_referenc
 from train.episode_log import EPISODES, turns_record, write_episodes
 from train.experiment import Experiment
 from train.folder import finish_checkpoint
+from train.importance import ratio_metrics
 from train.log_probs import written_log_probs
 from train.metrics import update_metrics
-from train.rollout.lockstep import play
+from train.rollout.backends import open_player
 from train.rollout.tokens import RolloutStats
 from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
-from train.sharded import unsharded
 
 
 def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float]:
@@ -39,6 +38,8 @@ def execution_reward(prompts: list, completions: list, outcome: list[Outcome], *
 
 class SqlGRPOTrainer(GRPOTrainer):
     """GRPO on multi-turn tool episodes over live databases."""
+
+    _last_loaded_step: int  # TRL's: the update whose weights vLLM holds
 
     def __init__(self, experiment: Experiment, **trl_arguments: Any) -> None:
         self.experiment = experiment
@@ -79,6 +80,14 @@ class SqlGRPOTrainer(GRPOTrainer):
 
     # Rollouts
 
+    def _generate(self, prompts: list) -> Any:
+        """TRL's, with vLLM given the update's weights beforehand, so that the time it takes is known."""
+        if self.use_vllm and self.state.global_step != self._last_loaded_step:
+            with self.clock("sync"):
+                self.vllm_generation.sync_weights()
+            self._last_loaded_step = self.state.global_step
+        return super()._generate(prompts)
+
     def rollout(self, prompts: list[str]) -> dict[str, list]:
         """Play this process's slice of the update; ``prompts`` are question indices, each repeated a candidate."""
         update = self.state.global_step
@@ -104,24 +113,8 @@ class SqlGRPOTrainer(GRPOTrainer):
     def _play(self, jobs: list[EpisodeJob]) -> list[PlayedEpisode]:
         experiment = self.experiment
         stats = RolloutStats()
-        with (
-            unwrap_model_for_generation(
-                self.model_wrapped,
-                self.accelerator,
-                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
-            ) as model,
-            unsharded(model),
-        ):
-            played = play_jobs(
-                experiment.corpus,
-                jobs,
-                experiment.settings,
-                lambda episodes, keys: play(
-                    model, experiment.frame, episodes, keys, experiment.sampling, experiment.pool, stats
-                ),
-                experiment.pool,
-                self.clock,
-            )
+        with open_player(self, experiment, stats) as play:
+            played = play_jobs(experiment.corpus, jobs, experiment.settings, play, experiment.pool, self.clock)
         # Waiting for tools happens inside generation; the two are reported apart.
         self.stage_seconds["tools"] += stats.tool_seconds
         self.stage_seconds["generate"] -= stats.tool_seconds
@@ -158,7 +151,23 @@ class SqlGRPOTrainer(GRPOTrainer):
         inside = sum(self.stage_seconds.values()) - before
         self.stage_seconds["reference"] += time.monotonic() - started - inside
         self._record(output["advantages"].tolist())
+        if "importance_sampling_ratio" in output:
+            self._note_importance(output)
         return output
+
+    def _note_importance(self, output: dict[str, torch.Tensor]) -> None:
+        """How far vLLM's probabilities are from the trainer's, and how often the correction meets its cap."""
+        train = self.experiment.config.train
+        figures = ratio_metrics(
+            output["old_per_token_logps"],
+            output["sampling_per_token_logps"],
+            output["tool_mask"] * output["completion_mask"],
+            train.importance_cap,
+            train.importance_level if train.importance_mode == "mask" else None,
+            self.accelerator.gather,
+        )
+        for name, value in figures.items():
+            self._metrics["train"][name].append(value)
 
     def _record(self, advantages: list[float]) -> None:
         """Write the update's episodes and its metrics; the main process does, for all."""

@@ -38,7 +38,6 @@ def config(*overrides: str) -> Config:
 @pytest.mark.parametrize(
     ("check", "overrides", "says"),
     [
-        (check_built, ["rollout.backend=vllm_server"], "set rollout.backend=transformers"),
         (check_prompts, ["env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
         (check_model_path, ["model.path=./nowhere"], "there is no folder ./nowhere; name a run's folder"),
         (check_model_path, ["model.path=/a/b/c"], "or a model on the Hub"),

@@ -1,0 +1,184 @@
+"""Asking a server: what it is sent, what is tried again, and what a run that needs one says before it starts."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import train.backend_check as backend_check
+import train.rollout.vllm_server as vllm_server
+from train.backend_check import check_backend
+from train.config_check import ConfigError
+from train.config_load import load_config
+from train.rollout.concurrent import ConcurrentEngine
+from train.rollout.requests import Completion
+from train.rollout.tokens import Sampling
+from train.rollout.vllm_server import ServerError, ask, server_engine
+
+FIT = {
+    "model_config": {"logprobs_mode": "processed_logprobs", "max_model_len": 12_288},
+    "weight_transfer_config": {"backend": "nccl"},
+}
+
+
+@pytest.fixture
+def server():
+    """An HTTP server that answers from ``answers`` (path to (status, body)) and keeps what it was sent."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            length = int(self.headers.get("Content-Length", 0))
+            body = json.loads(self.rfile.read(length)) if length else None
+            opened.asked.append((self.path, body))
+            answer = opened.answers.get(self.path, (404, {}))
+            status, answer = answer.pop(0) if isinstance(answer, list) else answer
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        do_POST = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    opened = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    opened.url = f"http://127.0.0.1:{opened.server_port}"
+    opened.asked = []
+    opened.answers = {"/v1/models": (200, {"data": [{"id": "policy"}]})}
+    thread = threading.Thread(target=opened.serve_forever)
+    thread.start()
+    yield opened
+    opened.shutdown()
+    thread.join()
+    opened.server_close()
+
+
+def test_a_turn_is_asked_for_in_tokens_and_ends_on_the_frames_stops(server):
+    answer = {"choices": [{"token_ids": [5, 2], "logprobs": {"token_logprobs": [-0.5, -0.25]}}]}
+    server.answers["/v1/completions"] = (200, answer)
+    with server_engine(server.url, Sampling(temperature=0.7, top_k=3), {2, 1}, 4) as engine:
+        engine.submit(9, [3, 4], 17)
+        found = []
+        while not found:
+            found = engine.collect()
+    assert found == [Completion(9, [5, 2], [-0.5, -0.25])]
+    path, body = server.asked[-1]
+    wanted = {"model": "policy", "prompt": [3, 4], "max_tokens": 17, "temperature": 0.7, "top_k": 3, "logprobs": 0}
+    assert path == "/v1/completions" and wanted.items() <= body.items()
+    assert body["stop_token_ids"] == [1, 2] and body["ignore_eos"]
+
+
+def test_a_lost_answer_is_asked_for_again_and_a_refusal_is_not(server, monkeypatch):
+    monkeypatch.setattr(vllm_server.time, "sleep", lambda seconds: None)
+    server.answers["/later"] = [(503, {}), (500, {}), (200, {"ok": 1})]
+    assert ask(f"{server.url}/later") == {"ok": 1}
+    server.answers["/never"] = (400, {"error": "too long"})
+    with pytest.raises(ServerError, match="status 400.*too long"):
+        ask(f"{server.url}/never")
+    assert [path for path, _ in server.asked].count("/never") == 1
+
+
+def test_what_a_request_raises_reaches_the_run(server):
+    with server_engine(server.url, Sampling(), {2}, 1) as engine:
+        engine.submit(0, [1], 1)
+        with pytest.raises(ServerError, match="status 404"):
+            for _ in range(500):
+                engine.collect()
+
+
+def test_requests_run_beside_each_other():
+    both = threading.Barrier(2, timeout=20)
+
+    def complete(request, token_ids, max_tokens):
+        both.wait()  # passes only when the other one is under way
+        return Completion(request, [], [])
+
+    with ConcurrentEngine(complete, 2) as engine:
+        engine.submit(0, [], 1)
+        engine.submit(1, [], 1)
+        found = []
+        while len(found) < 2:
+            found += engine.collect()
+    assert {completion.request for completion in found} == {0, 1}
+
+
+def installed(monkeypatch, **versions):
+    def version(name):
+        if versions.get(name) is None:
+            raise backend_check.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(backend_check, "version", version)
+
+
+def check(*overrides):
+    check_backend(load_config([], list(overrides)))
+
+
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [
+        ({}, "vLLM, which is not installed: use the environment that `make vllm-env` makes"),
+        ({"vllm": "0.21.3", "transformers": "5.17.0"}, "vLLM 0.21.3 is installed, TRL works with 0.22 to 0.31"),
+        ({"vllm": "0.32.0", "transformers": "5.17.0"}, "vLLM 0.32.0 is installed"),
+        ({"vllm": "0.31.1+cpu", "transformers": "5.24.0"}, "transformers 5.24.0 is installed, vLLM 0.31.1+cpu needs"),
+    ],
+)
+def test_versions_that_do_not_fit_are_named(monkeypatch, versions, says):
+    installed(monkeypatch, **versions)
+    check("rollout.backend=transformers")
+    with pytest.raises(ConfigError) as error:
+        check("rollout.backend=vllm_colocate")
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_versions_that_fit_pass(monkeypatch):
+    installed(monkeypatch, vllm="0.31.0+cpu", transformers="5.17.0")
+    check("rollout.backend=vllm_colocate")
+
+
+def test_a_server_that_is_not_there_is_named_with_the_command(monkeypatch):
+    installed(monkeypatch, vllm="0.31.0", transformers="5.17.0")
+    with pytest.raises(
+        ConfigError, match=r"no vLLM server answers \(http://127.0.0.1:9/.*start one as: VLLM_SERVER_DEV"
+    ):
+        check("rollout.backend=vllm_server", "rollout.vllm_server=http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("info", "says"),
+    [
+        (None, "does not tell its configuration"),
+        ({**FIT, "weight_transfer_config": None}, "no weight transfer"),
+        (
+            {**FIT, "model_config": {**FIT["model_config"], "logprobs_mode": "raw_logprobs"}},
+            "gives raw_logprobs",
+        ),
+        (
+            {**FIT, "model_config": {**FIT["model_config"], "max_model_len": 4_096}},
+            "holds 4096 tokens, fewer than rollout.max_episode_tokens=12288",
+        ),
+        (FIT, ""),
+    ],
+)
+def test_a_server_is_checked_before_a_run(monkeypatch, server, info, says):
+    installed(monkeypatch, vllm="0.31.0", transformers="5.17.0")
+    if info is not None:
+        server.answers["/server_info?config_format=json"] = (200, {"vllm_config": info})
+    overrides = ["rollout.backend=vllm_server", f"rollout.vllm_server={server.url}"]
+    if not says:
+        check(*overrides)
+        return
+    with pytest.raises(ConfigError) as error:
+        check(*overrides)
+    assert says in str(error.value) and "--weight-transfer-config" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_server_that_is_still_loading_is_waited_for(monkeypatch, server):
+    installed(monkeypatch, vllm="0.31.0", transformers="5.17.0")
+    monkeypatch.setattr(backend_check, "POLL_SECONDS", 0.01)
+    server.answers["/v1/models"] = [(503, {}), (503, {}), (200, {"data": [{"id": "policy"}]})]
+    server.answers["/server_info?config_format=json"] = (200, {"vllm_config": FIT})
+    check("rollout.backend=vllm_server", f"rollout.vllm_server={server.url}", "rollout.vllm_server_wait=30")

@@ -1,0 +1,69 @@
+"""Turns written by a vLLM server (``vllm serve``), which every process asks for its own episodes. Imports no torch."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Collection
+from typing import Any
+
+from train.rollout.concurrent import ConcurrentEngine
+from train.rollout.requests import Completion
+from train.rollout.tokens import Sampling
+
+ATTEMPTS = 5  # of a request, 1, 2, 4 ... seconds apart: a run of days must outlive a lost connection
+REQUEST_SECONDS = 1_800.0
+CHECK_SECONDS = 10.0
+
+
+class ServerError(RuntimeError):
+    """The server cannot be reached or refuses; the text names its address and what it said."""
+
+
+def server_engine(url: str, sampling: Sampling, stop_ids: Collection[int], connections: int) -> ConcurrentEngine:
+    """An Engine over the completions endpoint of the server at ``url``; ServerError where there is none."""
+    body = {
+        "model": model_name(url),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "logprobs": 0,  # of the sampled token alone
+        "stop_token_ids": sorted(stop_ids),
+        "ignore_eos": True,  # the model's own generation config must not add to the stop ids
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+    }
+
+    def complete(request: int, token_ids: list[int], max_tokens: int) -> Completion:
+        answer = ask(f"{url}/v1/completions", {**body, "prompt": token_ids, "max_tokens": max_tokens})
+        (choice,) = answer["choices"]
+        return Completion(request, choice["token_ids"], choice["logprobs"]["token_logprobs"])
+
+    return ConcurrentEngine(complete, connections)
+
+
+def model_name(url: str) -> str:
+    """The model that the server holds, by the name under which requests ask for it."""
+    return ask(f"{url}/v1/models")["data"][0]["id"]
+
+
+def ask(url: str, body: dict[str, Any] | None = None, attempts: int = ATTEMPTS) -> Any:
+    """The JSON answer of a GET, or of a POST of ``body``; ServerError after ``attempts`` failures.
+
+    A refusal (status 4xx) is not tried again.
+    """
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    seconds = CHECK_SECONDS if body is None else REQUEST_SECONDS
+    for attempt in range(1, attempts + 1):
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            reason, final = f"status {error.code}: {error.read(500).decode(errors='replace')}", error.code < 500
+        except (OSError, ValueError) as error:
+            reason, final = str(getattr(error, "reason", error)), False
+        if final or attempt == attempts:
+            raise ServerError(f"{url}: {reason}")
+        time.sleep(2 ** (attempt - 1))
+    raise AssertionError("unreachable")
