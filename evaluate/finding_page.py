@@ -45,7 +45,6 @@ KEPT = (
     "rounds",
     "calls",
     "completion_tokens",
-    "date",
 )
 
 
