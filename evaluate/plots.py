@@ -74,7 +74,7 @@ def size_plot(evaluations: Sequence[Evaluation], benchmark: str, metric: str, pa
     axes.set_xlabel("tables in the database")
     axes.set_ylabel("accuracy, %" if metric == "equivalent" else "every gold table opened, % of episodes")
     axes.set_ylim(0, 100)
-    axes.set_title(benchmark_name(benchmark))
+    axes.set_title(plain(benchmark_name(benchmark)))
     axes.legend(fontsize="small")
     return _save(drawing, path)
 
@@ -103,7 +103,7 @@ def compute_plot(evaluations: Sequence[Evaluation], benchmark: str, path: Path) 
     axes.set_xlabel("TFLOPs a question (2 x parameters x tokens, each turn's context again)")
     axes.set_ylabel("accuracy, %")
     axes.set_ylim(0, 100)
-    axes.set_title(benchmark_name(benchmark) + (difficulty and f", {difficulty} questions"))
+    axes.set_title(plain(benchmark_name(benchmark)) + (difficulty and f", {difficulty} questions"))
     axes.legend(fontsize="small")
     return _save(drawing, path)
 
@@ -116,7 +116,12 @@ def _with_intervals(axes: Any, points: Sequence[tuple[float, Figure]], label: st
     y = [100 * value for _, value, *_ in known]
     below = [100 * max(0.0, value - (value if low is None else low)) for _, value, low, _ in known]
     above = [100 * max(0.0, (value if high is None else high) - value) for _, value, _, high in known]
-    axes.errorbar(x, y, [below, above], fmt=form, color=colour, capsize=3, label=label)
+    axes.errorbar(x, y, [below, above], fmt=form, color=colour, capsize=3, label=plain(label))
+
+
+def plain(name: str) -> str:
+    """A name as matplotlib shows it: dollars begin no formula, and a leading underscore hides nothing."""
+    return (" " + name if name.startswith("_") else name).replace("$", r"\$")
 
 
 def _axes() -> tuple["Drawing", Any]:

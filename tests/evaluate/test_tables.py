@@ -184,10 +184,11 @@ def test_plots_of_the_same_evaluations_are_the_same_bytes(runs, tmp_path):
 
 
 def test_names_are_text_and_no_markup(tmp_path, capsys):
-    write_evaluation(tmp_path / "a", answers(5), group="[red]x[/red]|y")
+    write_evaluation(tmp_path / "a", answers(5), group="_[red]x[/red]|y$^{$")
     assert tables.main([str(tmp_path), "--out", str(tmp_path / "out")]) == 0
-    assert "[red]x[/red]|y" in capsys.readouterr().out
-    assert "[red]x[/red]\\|y" in (tmp_path / "out" / "tables.md").read_text()
+    assert "_[red]x[/red]|y$^{$" in capsys.readouterr().out
+    assert "_[red]x[/red]\\|y$^{$" in (tmp_path / "out" / "tables.md").read_text()
+    assert "_[red]x[/red]|y$^{$" in (tmp_path / "out" / "compute_demo.svg").read_text()
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
