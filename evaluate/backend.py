@@ -83,6 +83,10 @@ CHECKS = {"oracle": gold_answer, "empty": empty_answer, "no_rows": answer_withou
 def open_backend(config: EvaluationConfig) -> Backend:
     """The backend of a configuration, its model loaded or its server asked. Raises ConfigError."""
     # Late, so that the harness is checked without loading a model's libraries.
+    if config.backend == "openai":
+        from evaluate.server import open_server
+
+        return open_server(config)
     if config.backend == "transformers":
         from evaluate.local import open_local
 

@@ -14,7 +14,7 @@ from train.config_check import ConfigError, Relation, check_bounds, check_relati
 from train.config_load import load_as
 
 # A model in three places, and four answers that check the harness itself.
-BACKENDS = ("transformers", "oracle", "empty", "no_rows")
+BACKENDS = ("transformers", "openai", "oracle", "empty", "no_rows")
 APIS = ("auto", "completions", "chat")
 # Keys that leave the answers as they are: where the evaluation lies, and what it runs on.
 FREE_ON_RESTART = re.compile(
