@@ -71,7 +71,9 @@ class Client:
             if attempt < self._section.retries:
                 self._sleep(backoff(attempt, name) if asked is None else min(asked, LONGEST_ASKED))
         tries = self._section.retries + 1
-        raise ServerError(f"{self.url} gave no answer in {tries} {'try' if tries == 1 else 'tries'}; the last: {problem}")
+        raise ServerError(
+            f"{self.url} gave no answer in {tries} {'try' if tries == 1 else 'tries'}; the last: {problem}"
+        )
 
     def models(self) -> list[str]:
         """Names of the server's models; empty where it does not list any. ConfigError where no server answers."""

@@ -86,9 +86,12 @@ class ServerBackend:
             ids = self.frame.prompt_ids([{"role": "user", "content": "Hello"}])
             for api, prompt in ((TOKEN_IDS, ids), (TEXT, prompt_text(self.frame, ids))):
                 answer = self._probe(COMPLETIONS, {"prompt": prompt}, listed)
-                if not isinstance(answer, Refused):
+                if isinstance(answer, Refused):
+                    said = str(answer)
+                elif "token_ids" not in answer["choices"][0] and self._loses_thinking(self.frame):
+                    said = "it returns text without special tokens, and </think> is one in this tokenizer"
+                else:
                     return api
-                said = str(answer)
         if wanted == "completions":
             reason = said or (
                 "the raw prompt needs the model's tokenizer; set server.tokenizer to its folder or Hub name"
@@ -97,7 +100,14 @@ class ServerBackend:
         answer = self._probe(CHAT, {"messages": [{"role": "user", "content": "Hello"}]}, listed)
         if not isinstance(answer, Refused):
             return MESSAGES
-        raise ConfigError(f"{self.client.url} answers neither completions nor chat for model={self.config.model}: {answer}")
+        raise ConfigError(
+            f"{self.client.url} answers neither completions nor chat for model={self.config.model}: {answer}"
+        )
+
+    def _loses_thinking(self, frame: ChatFrame) -> bool:
+        """Whether text from this server lacks the end of the thinking, which the protocol needs."""
+        special = frame.tokenizer.convert_ids_to_tokens(frame.tokenizer.all_special_ids)
+        return "skip_special_tokens" in self.not_sent and "</think>" in special
 
     def _probe(self, path: str, body: dict[str, Any], listed: list[str]) -> dict[str, Any] | Refused:
         """A request of one token; parameters that the server names in a refusal are left out from then on."""
@@ -135,7 +145,7 @@ class ServerBackend:
         else:
             assert self.frame is not None
             given["return_token_ids"] = True
-            given["add_special_tokens"] = False
+            given["skip_special_tokens"] = given["add_special_tokens"] = False
             given["stop_token_ids"] = sorted(self.frame.stop_ids)
             if "stop_token_ids" in self.not_sent:
                 given["stop"] = sorted(self.frame.tokenizer.convert_ids_to_tokens(sorted(self.frame.stop_ids)))
@@ -170,7 +180,7 @@ def prompt_text(frame: ChatFrame, token_ids: list[int]) -> str:
 
 
 def written_ids(choice: dict[str, Any], frame: ChatFrame) -> list[int]:
-    """The tokens of one turn, its stop token included where it has one; read from text where the server gives no ids."""
+    """The tokens of one turn, its stop token included where it has one; read off the text where no ids come."""
     ids = choice.get("token_ids")
     if ids is None:
         text = choice.get("text") or ""
