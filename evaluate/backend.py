@@ -87,6 +87,10 @@ def open_backend(config: EvaluationConfig) -> Backend:
         from evaluate.server import open_server
 
         return open_server(config)
+    if config.backend == "vllm":
+        from evaluate.vllm_backend import open_vllm
+
+        return open_vllm(config)
     if config.backend == "transformers":
         from evaluate.local import open_local
 

@@ -14,7 +14,7 @@ from train.config_check import ConfigError, Relation, check_bounds, check_relati
 from train.config_load import load_as
 
 # A model in three places, and four answers that check the harness itself.
-BACKENDS = ("transformers", "openai", "oracle", "empty", "no_rows")
+BACKENDS = ("transformers", "vllm", "openai", "oracle", "empty", "no_rows")
 APIS = ("auto", "completions", "chat")
 # Keys that leave the answers as they are: where the evaluation lies, and what it runs on.
 FREE_ON_RESTART = re.compile(
@@ -69,8 +69,13 @@ class SamplingConfig:
 class LocalConfig:
     """A model on this machine: backends transformers and vllm."""
 
-    dtype: str = key("bfloat16", "assumption", "number format of the weights", choices=DTYPES)
+    dtype: str = key("bfloat16", "assumption", "number format of the weights in transformers", choices=DTYPES)
     vllm_memory_share: float = key(0.85, "ours", "share of the GPU that vLLM takes", above=0, high=1)
+    vllm_seeded: bool = key(
+        True,
+        "ours",
+        "vLLM draws by question, so that a restart repeats it; false caches prefixes between turns instead",
+    )
     threads: int | None = key(None, "ours", "CPU threads of torch; null leaves torch's choice", low=1)
     use_cpu: bool = key(False, "ours", "stay on the CPU even where a GPU is")
 
