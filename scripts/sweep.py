@@ -23,7 +23,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from train.config_check import ConfigError  # noqa: E402
 from train.config_load import known_keys  # noqa: E402
-from train.sweep.comparison import compare, rich_table, write_comparison  # noqa: E402
+from train.sweep.comparison import compare, failures, rich_table, write_comparison  # noqa: E402
 from train.sweep.file import SweepRun, read_sweep  # noqa: E402
 from train.sweep.launch import launch  # noqa: E402
 from train.sweep.state import check_folders, metrics_lines, standing, start_command  # noqa: E402
@@ -145,6 +145,8 @@ def finish(runs: list[SweepRun], folder: Path, console: Console) -> int:
     records = compare(runs)
     console.print(rich_table(records, folder.name))
     table, lines = write_comparison(records, folder)
+    for text in failures(records):
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
     failed = [record["name"] for record in records if record["state"] != "finished"]
     console.print(f"written to {table} and {lines}", soft_wrap=True)
     if failed:

@@ -53,3 +53,27 @@ def pool():
     """Threads for tools."""
     with ThreadPoolExecutor(4) as threads:
         yield threads
+
+
+@pytest.fixture(scope="session")
+def quick(
+    tmp_path_factory: pytest.TempPathFactory, random_policy: Qwen3_5ForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> list[str]:
+    """Words of a command line: the demo with the random policy, one turn of 8 tokens, 2 x 2 episodes an update."""
+    work = tmp_path_factory.mktemp("quick")
+    random_policy.save_pretrained(work / "policy")
+    tokenizer.save_pretrained(work / "policy")
+    return [
+        "configs/demo.yaml",
+        f"model.path={work / 'policy'}",
+        f"corpus.prepared={work / 'prepared'}",
+        f"output={work / 'runs'}",
+        "corpus.limit=60",
+        "train.questions_per_update=2",
+        "train.candidates=2",
+        "train.micro_batch=4",
+        "train.max_steps=2",
+        "env.tool_turns=1",
+        "rollout.max_turn_tokens=8",
+        "rollout.max_episode_tokens=2000",
+    ]

@@ -92,10 +92,17 @@ def write_comparison(records: Sequence[dict[str, Any]], folder: Path) -> tuple[P
 
 
 def markdown(records: Sequence[dict[str, Any]]) -> str:
-    """The comparison as a Markdown table."""
+    """The comparison as a Markdown table; below it what failed runs said last."""
     headings, rows = cells(records)
     lines = [headings, ["---"] * 2 + ["---:"] * (len(headings) - 2), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    table = "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    failed = failures(records)
+    return table + ("\n" + "".join(f"- {text}\n" for text in failed) if failed else "")
+
+
+def failures(records: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each failed run: its name, and what it said last."""
+    return [f"{record['name']}: {record['error']}" for record in records if record["state"] == "failed"]
 
 
 def rich_table(records: Sequence[dict[str, Any]], title: str) -> Table:
@@ -129,7 +136,7 @@ def cells(records: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
 
 def _state(record: dict[str, Any]) -> str:
     if record["state"] == "failed":
-        return f"failed at update {record['updates']}: {record['error']}"
+        return f"failed at update {record['updates']}"
     return record["state"] if record["state"] != "unfinished" else f"at {record['updates']} of {record['max_steps']}"
 
 
