@@ -184,6 +184,9 @@ class TrainConfig:
     log_to: list[str] = key(
         [], "ours", "trackers beside the plain log; WANDB_PROJECT names their project", choices=("wandb", "trackio")
     )
+    log_episodes_updates: int = key(
+        25, "ours", "updates between two tables of whole episodes in the trackers; 0 never", low=0
+    )
     threads: int | None = key(None, "ours", "CPU threads of torch; null leaves torch's choice", low=1)
     use_cpu: bool = key(False, "ours", "train on the CPU even where a GPU is")
 

@@ -12,7 +12,7 @@ from train.config import Config
 # Keys that leave the experiment as it is: how often it is saved, where it runs, what is logged and evaluated.
 FREE_ON_RESUME = re.compile(
     r"output|corpus\.source|env\.workers|evaluate\..*|model\.gradient_checkpointing|rollout\.(backend|vllm_.*)"
-    r"|train\.(micro_batch|save_updates|keep_checkpoints|log_to|threads|use_cpu)"
+    r"|train\.(micro_batch|save_updates|keep_checkpoints|log_to|log_episodes_updates|threads|use_cpu)"
 )
 
 Relation = tuple[str, bool, str]  # key, does it hold, what to say

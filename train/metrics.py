@@ -6,6 +6,16 @@ from typing import Any, get_args
 from curriculum.buckets import NAMES
 from env.episode import EndedBy
 
+# TRL's metrics that are means over the tokens of one pass.
+TOKEN_MEANS = (
+    "kl",
+    "entropy",
+    "clip_ratio/low_mean",
+    "clip_ratio/high_mean",
+    "clip_ratio/region_mean",
+    "sampling/logp_difference",
+)
+
 
 def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float]:
     """Rates and means over an update's episodes; names as in the authors' dashboards where they have one.
@@ -21,6 +31,8 @@ def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float
         "tool_calls": sum(r["calls"] for r in records) / n,
         "gate_rate": sum(r["gated"] for r in records) / n,
         "written_tokens": sum(r["written_tokens"] for r in records) / n,
+        "episode_tokens": sum(_tokens(r) for r in records) / n,
+        "episode_tokens_max": max(_tokens(r) for r in records),
         "tables": sum(len(r["tables"]) for r in records) / n,
     }
     # Every name at every update, also with 0: a curve without gaps.
@@ -31,3 +43,19 @@ def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float
     equal = sum(len(set(rewards[start : start + group])) == 1 for start in range(0, n, group))
     metrics["zero_variance_groups"] = equal / (n / group)
     return metrics
+
+
+def weigh_by_tokens(metrics: dict[str, list[float]], tokens: list[float]) -> None:
+    """Replace each of TRL's means over tokens, a value a pass, by the mean over the update's tokens, in place.
+
+    Passes hold unequal numbers of tokens, sorted by length as they are: a mean of their means counts the tokens of
+    short episodes several times. ``tokens``: those that the policy wrote, a pass.
+    """
+    for name in TOKEN_MEANS:
+        values = metrics.get(name, [])
+        if len(values) == len(tokens) and sum(tokens) > 0:
+            metrics[name] = [sum(v * t for v, t in zip(values, tokens, strict=True) if t > 0) / sum(tokens)]
+
+
+def _tokens(record: dict[str, Any]) -> int:
+    return record["prompt_tokens"] + record["completion_tokens"]

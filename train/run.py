@@ -30,7 +30,8 @@ from train.preflight import (
 )
 from train.progress import ProgressLog
 from train.schedule import warmup_steps
-from train.shape import accumulation, launched_processes
+from train.shape import accumulation, is_main_process, launched_processes
+from train.trackers import EpisodeTables, continue_run
 from train.trainer import SqlGRPOTrainer
 
 POLICY_CACHE = "demo-policy"  # beside the prepared corpora
@@ -152,6 +153,8 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     eligible = eligible_questions(config, corpus)
     checkpoint = prepare_folder(config, resume)
     folder = run_folder(config)
+    if is_main_process():
+        continue_run(config, folder)
     path = policy_path(config, console)
     tokenizer = load_tokenizer(path)
     experiment = make_experiment(config, folder, corpus, eligible, tokenizer)
@@ -161,7 +164,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
         model=with_adapters(load_policy(config.model, path), config),
         args=grpo_config(config, folder, launched_processes()),
         processing_class=tokenizer,
-        callbacks=[progress],
+        callbacks=[progress, EpisodeTables(config, folder)],
     )
     trainer.remove_callback(PrinterCallback)
     if checkpoint is not None:

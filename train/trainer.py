@@ -25,7 +25,7 @@ from train.experiment import Experiment
 from train.folder import finish_checkpoint
 from train.importance import ratio_metrics
 from train.log_probs import written_log_probs
-from train.metrics import update_metrics
+from train.metrics import update_metrics, weigh_by_tokens
 from train.rollout.backends import open_player
 from train.rollout.tokens import RolloutStats
 from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
@@ -49,6 +49,7 @@ class SqlGRPOTrainer(GRPOTrainer):
         self._sampled: torch.Tensor | None = None
         self._buffered_inputs: list[dict[str, Any]] | None = None
         self._played: list[PlayedEpisode] = []
+        self._pass_tokens: list[float] = []  # tokens that the policy wrote, a pass of this update, of all processes
         super().__init__(
             reward_funcs=[execution_reward],
             rollout_func=lambda prompts, trainer: trainer.rollout(prompts),
@@ -238,6 +239,8 @@ class SqlGRPOTrainer(GRPOTrainer):
         with self.clock("forward"):
             loss = super()._compute_loss(model, inputs)
         self._sampled = None
+        written = (inputs["completion_mask"] * inputs["tool_mask"]).sum()
+        self._pass_tokens.append(self.accelerator.reduce(written, reduction="sum").item())
         return loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -249,13 +252,20 @@ class SqlGRPOTrainer(GRPOTrainer):
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """TRL's, with the update's seconds by stage; ``other`` is what no stage accounts for."""
+        """TRL's, with the update's seconds by stage; ``other`` is what no stage accounts for.
+
+        ``anchored`` is 1 at the update after which the reference became a copy of the policy.
+        """
         if "loss" in logs:
             total = time.monotonic() - self._update_started
             seconds = {**self.stage_seconds, "other": total - sum(self.stage_seconds.values()), "update": total}
             logs |= {f"seconds/{stage}": spent for stage, spent in seconds.items()}
             self.stage_seconds.clear()
             self._update_started = time.monotonic()
+            weigh_by_tokens(self._metrics["train"], self._pass_tokens)
+            self._pass_tokens.clear()
+            every = self.experiment.config.train.anchor_updates
+            logs["anchored"] = float(bool(self.beta and every and self.state.global_step % every == 0))
         super().log(logs, start_time)
 
     def _get_per_token_logps_and_entropies(
@@ -276,8 +286,10 @@ class SqlGRPOTrainer(GRPOTrainer):
         logps, entropies = written_log_probs(model, input_ids, attention_mask, written, rows, self.accelerator.autocast)
         if self._sampled is not None:
             # How far the sampler's probabilities are from the trainer's: 0 but for rounding, or something is wrong.
-            apart = (logps.detach() - self._sampled).abs()[written > 0].mean()
-            self._metrics["train"]["sampling/logp_difference"].append(self.accelerator.gather(apart).mean().item())
+            apart = (logps.detach() - self._sampled).abs()[written > 0]
+            total = torch.stack([apart.sum(), torch.tensor(float(len(apart)), device=apart.device)])
+            summed, tokens = self.accelerator.reduce(total, reduction="sum").tolist()
+            self._metrics["train"]["sampling/logp_difference"].append(summed / max(1.0, tokens))
         return logps, entropies if compute_entropy else None, None
 
     # Checkpoints

@@ -2,7 +2,7 @@
 
 import pytest
 
-from train.metrics import update_metrics
+from train.metrics import update_metrics, weigh_by_tokens
 
 
 def record(tier: str, reward: float, ended_by: str = "submit_sql", gated: bool = False) -> dict:
@@ -15,6 +15,8 @@ def record(tier: str, reward: float, ended_by: str = "submit_sql", gated: bool =
         "rounds": 3,
         "calls": 4,
         "written_tokens": 10,
+        "prompt_tokens": 100,
+        "completion_tokens": 20 if tier == "invalid" else 40,
         "tables": ["a", "b"],
     }
 
@@ -34,4 +36,11 @@ def test_rates_are_shares_of_the_episodes_and_no_name_is_missing():
     assert metrics["ended_by/submit_sql"] == 0.5 and metrics["ended_by/token_budget"] == 0.0
     assert metrics["bucket/short"] == 1.0 and metrics["bucket/very_long"] == 0.0
     assert sum(value for name, value in metrics.items() if name.startswith("ended_by/")) == pytest.approx(1.0)
+    assert (metrics["episode_tokens"], metrics["episode_tokens_max"]) == (135, 140)
     assert metrics["zero_variance_groups"] == 0.5  # the first group's two rewards are one
+
+
+def test_a_mean_over_tokens_counts_every_token_once():
+    metrics = {"entropy": [1.0, 4.0, float("nan")], "kl": [0.5, 0.0, 0.0], "reward": [2.0]}
+    weigh_by_tokens(metrics, [30.0, 10.0, 0.0])
+    assert metrics == {"entropy": [1.75], "kl": [0.375], "reward": [2.0]}

@@ -1,0 +1,123 @@
+"""What trackers (W&B, trackio) get beyond TRL's numbers: one run across resumes, the configuration, whole episodes."""
+
+import os
+import secrets
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from transformers import TrainerCallback
+
+from env.chance import rng
+from train.config import Config
+from train.config_load import flatten
+from train.episode_log import EPISODES, SCHEMA
+
+RUN_ID = "wandb_run_id"  # file in the run's folder
+SHOWN = 8  # episodes of a table
+COLUMNS = (
+    "update",
+    "question",
+    "gold SQL",
+    "answer",
+    "tier",
+    "reward",
+    "advantage",
+    "ended by",
+    "turns",
+    "gate",
+    "tables",
+    "bucket",
+    "episode",
+)
+
+
+def continue_run(config: Config, folder: Path) -> None:
+    """Let W&B file a resumed run under the id it had before, and its files in the run's folder.
+
+    A W&B agent gives its run an id of its own (``WANDB_RUN_ID``); that one is kept too. trackio goes by the name.
+    """
+    if "wandb" not in config.train.log_to:
+        return
+    file = folder / RUN_ID
+    if not file.exists():
+        partial = file.with_suffix(".partial")
+        partial.write_text(os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4), encoding="utf-8")
+        partial.replace(file)
+    os.environ["WANDB_RUN_ID"] = file.read_text(encoding="utf-8")
+    os.environ["WANDB_RESUME"] = "allow"
+    os.environ.setdefault("WANDB_DIR", str(folder))
+
+
+class EpisodeTables(TrainerCallback):
+    """Every ``train.log_episodes_updates`` updates a table of whole episodes, and at the start the configuration.
+
+    It reads the run's own record, after it was written. TRL's callbacks of the trackers come first and start them.
+    """
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        self.config, self.folder = config, folder
+        self.trackers = config.train.log_to
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Add every key of the configuration under ``recipe/KEY``: TRL's own arguments stand there already."""
+        if state.is_world_process_zero:
+            for name in self.trackers:
+                keys = {f"recipe/{key}": value for key, value in flatten(self.config).items()}
+                import_module(name).config.update(keys, allow_val_change=True)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        """After an update's metrics; TRL's summary at the end of a run has no rates and no episodes."""
+        every = self.config.train.log_episodes_updates
+        update = state.global_step - 1
+        if not state.is_world_process_zero or not logs or "equivalent_rate" not in logs or not every or update % every:
+            return
+        records = pq.read_table(self.folder / EPISODES / f"{update:06d}.parquet", schema=SCHEMA).to_pylist()
+        rows = episode_rows(records, self.config.seed, update)
+        for name in self.trackers:
+            tracker = import_module(name)
+            table = tracker.Table(columns=list(COLUMNS), data=rows)
+            tracker.log({"episodes": table, "train/global_step": state.global_step})
+
+
+def episode_rows(records: list[dict[str, Any]], seed: int, update: int) -> list[list[Any]]:
+    """Up to ``SHOWN`` of an update's episodes as rows of ``COLUMNS``: tiers in turn, so that a rare one is among them.
+
+    Which of a tier is chance, a function of (seed, update) alone.
+    """
+    shuffled = rng("episode table", seed, update).sample(records, len(records))
+    seen: dict[str, int] = {}
+    ranked = []
+    for record in shuffled:
+        ranked.append((seen.get(record["tier"], 0), record))
+        seen[record["tier"]] = seen.get(record["tier"], 0) + 1
+    chosen = sorted(ranked, key=lambda pair: pair[0])[:SHOWN]
+    return [
+        [
+            update,
+            record["question"],
+            record["gold_sql"],
+            record["sql"] or "",
+            record["tier"] + (f": {record['error']}" if record["error"] else ""),
+            record["reward"],
+            record["advantage"],
+            record["ended_by"],
+            len(record["turns"]),
+            "closed" if record["gated"] else "open",
+            len(record["tables"]),
+            record["bucket"],
+            transcript(record["turns"]),
+        ]
+        for _, record in chosen
+    ]
+
+
+def transcript(turns: list[dict[str, Any]]) -> str:
+    """An episode as a person reads it: what the policy wrote and what it was shown, turn by turn."""
+    parts = []
+    for number, turn in enumerate(turns, start=1):
+        parts.append(f"[turn {number}] {turn['completion'].strip()}")
+        if turn["observation"]:
+            parts.append(turn["observation"].strip())
+    return "\n\n".join(parts)
