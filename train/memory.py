@@ -8,6 +8,8 @@ GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2}
 # TRL's fused head: one tile of logits (tokens x vocabulary) in 16 bits, and a float32 gradient of the whole head.
 HEAD_TILE = 4_096 * 32_768
+CONTEXT = 2 * GIB  # what the CUDA context, NCCL's buffers and the allocator's gaps take
+STRATEGIES = ("single", "ddp", "zero2", "zero3", "fsdp2")
 
 
 @dataclass(frozen=True)
@@ -31,50 +33,71 @@ QWEN35_2B = ModelShape("Qwen3.5-2B", 1_881_825_088, 330_000_000, 976_896, 24, 2_
 
 @dataclass(frozen=True)
 class Part:
-    """One consumer of memory: what, by which formula, bytes in all, and from which ZeRO stage on it is shared out."""
+    """One consumer of memory: what, by which formula, bytes in all, and whether the GPUs share it out."""
 
     name: str
     formula: str
     size: int
-    shared_from_stage: int | None
+    shared: bool
 
-    def on_rank(self, stage: int, world_size: int) -> float:
-        """Bytes on one of ``world_size`` GPUs; stage 0 is plain data parallel, 2 ZeRO-2, 3 ZeRO-3 and FSDP2."""
-        shared = self.shared_from_stage is not None and stage >= self.shared_from_stage
-        return self.size / world_size if shared else self.size
+    def on_rank(self, gpus: int) -> float:
+        """Bytes on one of ``gpus`` GPUs."""
+        return self.size / gpus if self.shared else self.size
 
 
-def memory_parts(config: Config, micro_batch: int, shape: ModelShape = QWEN35_2B) -> list[Part]:
-    """The parts at the worst case: every episode of the micro-batch is ``rollout.max_episode_tokens`` long."""
-    model = config.model
-    width = BYTES[model.weights_dtype]
-    tokens = micro_batch * config.rollout.max_episode_tokens
-    trained = model.lora_rank * shape.lora if model.lora_rank else shape.text
-    hidden = tokens * shape.hidden * 2
-    layer = tokens * (8 * shape.hidden + 3 * shape.intermediate) * 2
-    kept = shape.layers * hidden + layer if model.gradient_checkpointing else shape.layers * layer
-    head_gradient = 0 if model.lora_rank else shape.vocabulary * shape.hidden * 4
+def memory_parts(config: Config, micro_batch: int, strategy: str, shape: ModelShape = QWEN35_2B) -> list[Part]:
+    """The parts at the worst case: every episode of the micro-batch is ``rollout.max_episode_tokens`` long.
+
+    ``strategy`` is one of ``STRATEGIES``. DeepSpeed casts the weights that compute to 16 bits and keeps the trained
+    ones in float32 beside them, shared out; elsewhere float32 weights compute through 16-bit copies (autocast, FSDP's
+    mixed precision).
+    """
+    model, trained = config.model, trained_parameters(config, shape)
+    zero, whole = strategy in ("zero2", "zero3"), shape.text + shape.vision
+    split = strategy in ("zero3", "fsdp2")  # weights and reference too
+    computing = 2 if zero and model.dtype == "bfloat16" else BYTES[model.weights_dtype]
+    stored = BYTES[model.weights_dtype]
+    lora = model.lora_rank * shape.lora if model.lora_rank else 0
     parts = [
-        Part("weights", f"(text + vision) x {width}", (shape.text + shape.vision) * width, 3),
-        Part("gradients", f"trained x {width}", trained * width, 2),
-        Part("AdamW moments", f"trained x 2 x {width}", trained * 2 * width, 1),
-        Part("activations", _activation_formula(model.gradient_checkpointing), kept, None),
-        Part("head", "4,096 x 32,768 x 2 + vocabulary x hidden x 4", HEAD_TILE * 2 + head_gradient, None),
+        Part("weights", "(text + vision [+ LoRA]) x 4; DeepSpeed x 2", (whole + lora) * computing, split),
+        Part("gradients", "trained x 4; DeepSpeed x 2", trained * computing, strategy not in ("single", "ddp")),
+        Part("AdamW moments", "trained x 2 x 4", trained * 2 * stored, strategy not in ("single", "ddp")),
     ]
-    if model.lora_rank:
-        parts[0] = Part("weights", f"(text + vision + LoRA) x {width}", parts[0].size + trained * width, 3)
-    if model.dtype != model.weights_dtype:
-        parts.append(Part("16-bit copies", "text x 2 (autocast)", shape.text * 2, 3))
+    if zero and computing != stored:
+        parts.append(Part("float32 weights", "trained x 4 (DeepSpeed)", trained * stored, True))
+    if strategy == "ddp":
+        parts.append(Part("gradient buckets", "trained x 4 (DDP)", trained * stored, False))
+    if strategy in ("single", "ddp") and model.dtype != model.weights_dtype:
+        parts.append(Part("16-bit copies", "text x 2 (autocast)", shape.text * 2, False))
     if config.train.beta:
-        size = trained * width if model.lora_rank else parts[0].size
-        parts.append(Part("reference", "as weights, or the adapter alone with LoRA", size, 3))
-    return parts
+        reference = lora * computing if lora else whole * computing
+        parts.append(Part("reference", "as weights, or the adapter alone with LoRA", reference, split))
+    return [*parts, *_passing(config, micro_batch, shape)]
+
+
+def trained_parameters(config: Config, shape: ModelShape = QWEN35_2B) -> int:
+    """How many parameters train."""
+    return config.model.lora_rank * shape.lora if config.model.lora_rank else shape.text
+
+
+def _passing(config: Config, micro_batch: int, shape: ModelShape) -> list[Part]:
+    """What a pass needs, on every GPU."""
+    tokens = micro_batch * config.rollout.max_episode_tokens
+    layer = tokens * (8 * shape.hidden + 3 * shape.intermediate) * 2
+    checkpointing = config.model.gradient_checkpointing
+    kept = shape.layers * tokens * shape.hidden * 2 + layer if checkpointing else shape.layers * layer
+    # The head projects the tokens that the policy wrote, tile by tile: no tensor of tokens x vocabulary is ever whole.
+    head = HEAD_TILE * 2 + (0 if config.model.lora_rank else shape.vocabulary * shape.hidden * 4)
+    return [
+        Part("activations", _activation_formula(checkpointing), kept, False),
+        Part("head", "4,096 x 32,768 x 2 + vocabulary x hidden x 4", head, False),
+        Part("CUDA, NCCL", "a guess", CONTEXT, False),
+    ]
 
 
 def checkpoint_bytes(config: Config, shape: ModelShape = QWEN35_2B) -> int:
     """Bytes of one checkpoint on disk: weights, both moments and the reference of what trains."""
-    trained = config.model.lora_rank * shape.lora if config.model.lora_rank else shape.text
-    return trained * BYTES[config.model.weights_dtype] * (4 if config.train.beta else 3)
+    return trained_parameters(config, shape) * BYTES[config.model.weights_dtype] * (4 if config.train.beta else 3)
 
 
 def _activation_formula(checkpointing: bool) -> str:

@@ -17,13 +17,16 @@ from train.schedule import anchors, learning_rate, turning_points
 from train.shape import batch_shape, check_corpus_size, launched_processes
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 9)
-# (heading, ZeRO stage, GPUs): what of the memory is shared out among how many
+# (heading, strategy, GPUs)
 SHARDINGS = (
-    ("any, DDP", 0, 1),
-    ("3, ZeRO-2", 2, 3),
-    ("8, ZeRO-2", 2, 8),
-    ("3, ZeRO-3/FSDP2", 3, 3),
-    ("8, ZeRO-3/FSDP2", 3, 8),
+    ("1", "single", 1),
+    ("any, DDP", "ddp", 1),
+    ("3, ZeRO-2", "zero2", 3),
+    ("8, ZeRO-2", "zero2", 8),
+    ("3, ZeRO-3", "zero3", 3),
+    ("8, ZeRO-3", "zero3", 8),
+    ("3, FSDP2", "fsdp2", 3),
+    ("8, FSDP2", "fsdp2", 8),
 )
 CARD_GIB = 79.6  # what an 80 GB H100 reports
 
@@ -182,13 +185,19 @@ def memory_table(config: Config, micro_batch: int) -> Table:
     table.add_column("formula")
     for heading, _, _ in SHARDINGS:
         table.add_column(f"GPUs: {heading}", justify="right")
-    parts = memory_parts(config, micro_batch)
-    columns = [[part.on_rank(stage, gpus) / GIB for part in parts] for _, stage, gpus in SHARDINGS]
-    for row, part in enumerate(parts):
-        table.add_row(part.name, part.formula, *(f"{column[row]:.1f}" for column in columns))
+    columns = [
+        {part.name: part for part in memory_parts(config, micro_batch, strategy)} for _, strategy, _ in SHARDINGS
+    ]
+    counts = [gpus for _, _, gpus in SHARDINGS]
+    for name, formula in {part.name: part.formula for column in columns for part in column.values()}.items():
+        shown = [
+            column[name].on_rank(n) / GIB if name in column else 0.0 for column, n in zip(columns, counts, strict=True)
+        ]
+        table.add_row(name, formula, *(f"{size:.1f}" if size else "–" for size in shown))
     engine = CARD_GIB * rollout.vllm_memory_share if rollout.backend == "vllm_colocate" else 0.0
     if engine:
         table.add_row("colocated vLLM", f"{rollout.vllm_memory_share:g} x card", *(f"{engine:.1f}" for _ in columns))
     table.add_section()
-    table.add_row("sum", "", *(f"{sum(column) + engine:.1f}" for column in columns))
+    sums = [sum(part.on_rank(n) for part in column.values()) / GIB for column, n in zip(columns, counts, strict=True)]
+    table.add_row("sum", "", *(f"{size + engine:.1f}" for size in sums))
     return table
