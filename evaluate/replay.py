@@ -66,8 +66,8 @@ def find_episode(run: Path, wanted: str) -> dict[str, Any]:
     updates = len({key.update for key in keys}) > 1
     matching = [key for key in keys if matches(key, wanted)]
     if not matching:
-        names = [form for key in keys for form in (key.text(updates), key.question_id)]
-        close = list(dict.fromkeys(get_close_matches(wanted, names, NEAREST, cutoff=0.0)))
+        names = dict.fromkeys(form for key in keys for form in (key.text(updates), key.question_id))
+        close = get_close_matches(wanted, list(names), NEAREST, cutoff=0.0)
         raise ConfigError(f"no episode {wanted} in {run}; the nearest are {', '.join(close)}")
     key = max(matching, key=lambda key: (key.update, -key.candidate))
     others = sorted((other.text(updates) for other in matching if other != key), key=lambda name: (len(name), name))
@@ -136,7 +136,8 @@ def show_episode(console: Console, row: dict[str, Any]) -> None:
     _block(console, "tier", f"{row['tier']}, reward {row['reward']:.4g}", STYLES.get(row["tier"], ""))
     if row.get("message") or row.get("error"):
         _block(console, "why", row.get("message") or row["error"])
-    _line(console, {name: row[name] for name in FACTS if row.get(name) is not None})
+    known = {name: row[name] for name in FACTS if row.get(name) is not None}
+    _line(console, {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in known.items()})
     if row["others"]:
         more = ", …" if len(row["others"]) > 8 else ""
         _block(console, "also", ", ".join(row["others"][:8]) + more, "dim")
@@ -147,7 +148,9 @@ def _rule(console: Console, title: str) -> None:
 
 
 def _block(console: Console, label: str, text: str, style: str = "") -> None:
-    console.print(Text.assemble((f"{label}: ", "bold"), Text(visible(text), style)), soft_wrap=True)
+    shown = visible(text)
+    gap = "\n" if "\n" in shown else " "
+    console.print(Text.assemble((f"{label}:{gap}", "bold"), Text(shown, style)), soft_wrap=True)
 
 
 def _line(console: Console, facts: dict[str, Any]) -> None:
