@@ -4,6 +4,8 @@
 #   make test            the tests that every change must pass
 #   make lint | fix      ruff and mypy | let ruff mend what it can
 #   make slow | fuzz     tests of minutes | property tests with many more examples
+#   make vllm-env        an environment with vLLM in .venv-vllm: vLLM itself where there is a GPU, a CPU build for tests elsewhere
+#   make vllm-test       the tests that need it, and those of rollouts with its older transformers
 #   make browser         install a Chromium for the tests of the run report, where there is none
 #   make bench           every program under benchmarks/; fails when one misses its limit
 #   make clean           remove caches and builds; .venv, data/ and runs/ stay
@@ -12,10 +14,12 @@ PYTHON ?= python3
 VENV ?= .venv
 SEED ?= 1
 ARGS ?=
+VLLM_VENV ?= .venv-vllm
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VLLM_STAMP := $(VLLM_VENV)/.installed
 
-.PHONY: demo finding test lint fix slow fuzz browser bench clean install
+.PHONY: demo finding test lint fix slow fuzz vllm-env vllm-test browser bench clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -41,6 +45,18 @@ slow: $(STAMP)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m pytest --hypothesis-profile fuzz $(ARGS)
+
+vllm-env: $(VLLM_STAMP)
+
+$(VLLM_STAMP): constraints-vllm.txt scripts/vllm_env.py
+	$(PYTHON) scripts/vllm_env.py $(VLLM_VENV)
+	@touch $@
+
+# One process a file: vLLM's engine holds its memory until its process ends.
+vllm-test: $(VLLM_STAMP)
+	@for file in tests/vllm/test_*.py; do $(VLLM_VENV)/bin/python -m pytest -m vllm $$file $(ARGS) || exit 1; done
+	$(VLLM_VENV)/bin/python -m pytest tests/train/test_lockstep.py tests/train/test_requests.py \
+		tests/train/test_sampling.py tests/train/test_server.py tests/train/test_importance.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,0 +1,106 @@
+"""vLLM as an Engine: whole episodes with tools, the budgets, and log-probabilities that are the model's own."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from env.sandbox import Sandbox
+from tests.vllm.taught import apart, episodes, shop_database, taught_policy
+from train.config import ModelConfig
+from train.policy_files import load_policy
+from train.rollout.chat import chat_frame
+from train.rollout.requests import play_requests
+from train.rollout.tokens import Sampling
+from train.rollout.vllm_engine import VllmEngine, load_vllm
+
+MEAN = 0.04  # nats a token: bfloat16 sums in another order (measured: 0.018)
+TOKENS = 1_024
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    path = tmp_path_factory.mktemp("shop") / "shop.sqlite"
+    shop_database(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory, database):
+    torch.set_num_threads(1)
+    return taught_policy(tmp_path_factory.mktemp("policy"), database)
+
+
+@pytest.fixture(scope="module")
+def frame(policy):
+    return chat_frame(AutoTokenizer.from_pretrained(policy))
+
+
+@pytest.fixture(scope="module")
+def llm(policy):
+    return load_vllm(str(policy), TOKENS, memory_share=0.3, max_requests=16, seeded=True)
+
+
+@pytest.fixture
+def play(llm, frame, database):
+    def run(sampling, count=6, seeded=True):
+        with Sandbox(database) as sandbox, ThreadPoolExecutor(4) as pool:
+            made = episodes(database, count, sandbox)
+            engine = VllmEngine(llm, sampling, frame.stop_ids, seeded)
+            return made, play_requests(engine, frame, made, list(range(count)), sampling, pool)
+
+    return run
+
+
+def test_episodes_call_tools_and_submit(play, frame):
+    made, played = play(Sampling(max_turn_tokens=60, max_episode_tokens=TOKENS), seeded=False)
+    assert all(e.finished for e in made)
+    right = [
+        e for e in made if e.finished.ended_by == "submit_sql" and any(c.tool == "run_query" for c in e.turns[0].calls)
+    ]
+    assert len(right) >= 3, [e.turns for e in made]
+    for episode, tokens in zip(made, played, strict=True):
+        assert tokens.completion_ids[-1] == frame.stop_id
+        assert len(tokens.completion_ids) == len(tokens.logprobs) == len(tokens.env_mask)
+        assert frame.decode(tokens.completion_ids).startswith(episode.turns[0].completion)
+
+
+def test_logprobs_are_those_of_transformers(play, policy):
+    _, played = play(Sampling(max_turn_tokens=60, max_episode_tokens=TOKENS))
+    model = load_policy(ModelConfig(weights_dtype="bfloat16"), policy).eval()
+    assert apart(model, played) < MEAN
+    assert all(
+        lp <= 0.0 and (mask or lp == 0.0) for t in played for lp, mask in zip(t.logprobs, t.env_mask, strict=True)
+    )
+
+
+def test_logprobs_are_under_the_temperature(play, policy):
+    _, played = play(Sampling(temperature=2.0, max_turn_tokens=40, max_episode_tokens=TOKENS))
+    model = load_policy(ModelConfig(weights_dtype="bfloat16"), policy).eval()
+    assert apart(model, played) > 2 * MEAN
+    head = model.lm_head.forward
+    model.lm_head.forward = lambda states: head(states) / 2.0
+    assert apart(model, played) < MEAN
+
+
+@pytest.mark.parametrize("budget", [2, 17, 60])
+def test_budgets_hold(play, frame, budget):
+    longest = max(len(t.prompt_ids) for t in play(Sampling(max_turn_tokens=1, max_episode_tokens=TOKENS), 3)[1])
+    made, played = play(Sampling(max_turn_tokens=12, max_episode_tokens=longest + budget), 3)
+    for episode, tokens in zip(made, played, strict=True):
+        assert len(tokens) <= longest + budget and tokens.completion_ids[-1] == frame.stop_id
+        assert all(len(frame.tokenizer(turn.completion)["input_ids"]) <= 12 for turn in episode.turns)
+    assert any(e.finished.ended_by == "token_budget" for e in made)
+
+
+def test_seeded_requests_do_not_depend_on_their_neighbours(play):
+    sampling = Sampling(temperature=1.5, max_turn_tokens=20, max_episode_tokens=TOKENS)
+    _, together = play(sampling, 4)
+    _, again = play(sampling, 4)
+    assert [t.completion_ids for t in together] == [t.completion_ids for t in again]
+
+
+def test_an_engine_that_cannot_hold_an_episode_is_refused(llm, frame):
+    with pytest.raises(ValueError, match="holds 1024 tokens"):
+        VllmEngine(llm, Sampling(max_episode_tokens=2_000), frame.stop_ids)

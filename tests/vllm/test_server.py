@@ -1,0 +1,102 @@
+"""Updates with a vLLM server: episodes of whole turns, and what is learned reaches the server.
+
+Not shown here: TRL's transport of the weights, which is NCCL between GPUs. A file stands in its place
+(``server_extension``); everything above it is what a run does.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from trl.generation.vllm_client import VLLMClient
+
+from env.sandbox import Sandbox
+from tests.conftest import ROOT
+from tests.vllm.taught import apart, episodes
+from tests.vllm.test_training import MEAN, UPDATES, settings, work  # noqa: F401
+from train.backend_check import check_backend
+from train.config import ModelConfig
+from train.policy_files import load_policy
+from train.rollout.requests import play_requests
+from train.rollout.vllm_server import ServerError, ask, server_engine
+from train.run import run
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the stand-in transport is the CPU's")
+
+
+@pytest.fixture(scope="module")
+def server(work):  # noqa: F811
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(work / "policy")]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--max-model-len", "1024", "--max-num-seqs", "16"]
+    command += ["--logprobs-mode", "processed_logprobs", "--enforce-eager", "--dtype", "bfloat16"]
+    command += ["--worker-extension-cls", "tests.vllm.server_extension.FileWeights"]
+    command += ["--weight-transfer-config", '{"backend": "nccl"}']
+    environment = os.environ | {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1"}
+    with (work / "server.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 600
+        while True:
+            try:
+                ask(f"{url}/v1/models", attempts=1)
+                break
+            except ServerError:
+                assert process.poll() is None and time.monotonic() < deadline, (work / "server.log").read_text()[-3000:]
+                time.sleep(1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def finished(work, server):  # noqa: F811
+    def send(self, metadata, named_params):
+        path = work / "weights.safetensors"
+        save_file({name: p.detach().cpu().contiguous().clone() for name, p in named_params}, path)
+        ask(f"{server}/collective_rpc", {"method": "load_weights_file", "args": [str(path)]})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(VLLMClient, "init_communicator", lambda self, device=0: None)
+        patch.setattr(VLLMClient, "update_named_params", send)
+        config = settings(work, "name=server", "rollout.backend=vllm_server", f"rollout.vllm_server={server}")
+        check_backend(config)
+        done = run(config)
+        done.trainer.vllm_generation.sync_weights()
+        yield done
+
+
+def test_updates_are_whole(finished):
+    lines = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
+    updates = [line for line in lines if "loss" in line]
+    assert len(updates) == UPDATES
+    for line in updates:
+        assert line["sampling/logp_difference"] < MEAN
+        assert 0.5 < line["importance/sequence_ratio_mean"] < 2.0 and line["importance/masked_ratio_share"] == 0.0
+
+
+def test_the_server_has_the_trained_weights(finished, server, work):  # noqa: F811
+    experiment = finished.trainer.experiment
+    database = work / "source" / "shop.sqlite"
+    with (
+        Sandbox(database) as sandbox,
+        ThreadPoolExecutor(2) as pool,
+        server_engine(server, experiment.sampling, experiment.frame.stop_ids, 6) as engine,
+    ):
+        made = episodes(database, 6, sandbox)
+        played = play_requests(engine, experiment.frame, made, list(range(6)), experiment.sampling, pool)
+    trained = finished.trainer.accelerator.unwrap_model(finished.trainer.model).eval()
+    untrained = load_policy(ModelConfig(weights_dtype="float32"), work / "policy").eval()
+    assert apart(trained, played) < MEAN
+    assert apart(untrained, played) > 2 * MEAN
