@@ -96,13 +96,26 @@ def read_results(results: Results) -> tuple[list[Evaluation], list[Evaluation]]:
     for run in results.runs:
         policy = policy_of(run)
         found = [_read(run.folder, policy, size, results) for size in SIZES]
-        (main if "seed" in run.parameters else ablations).extend(found)
+        (ablations if is_ablation(run) else main).extend(found)
     return main, ablations
 
 
 def policy_of(run: SweepRun) -> str:
     """The policy of which a run is one seed: its corpus' shape, or the name of the ablation."""
-    return Path(run.parameters["config"]).stem.removeprefix("demo_")
+    return chosen_file(run).stem.removeprefix("demo_")
+
+
+def is_ablation(run: SweepRun) -> bool:
+    """Whether the run leaves a part of the recipe out."""
+    return chosen_file(run).parent.name == "ablation"
+
+
+def chosen_file(run: SweepRun) -> Path:
+    """The configuration file that the sweep chose for the run; ConfigError where it chose none."""
+    words = [word for word in run.command if word.startswith("config=")]
+    if not words:
+        raise ConfigError(f"{run.name}: the sweep must choose a corpus or an ablation by the parameter config")
+    return Path(words[-1].partition("=")[2])
 
 
 def _read(folder: Path, policy: str, size: str, results: Results) -> Evaluation:

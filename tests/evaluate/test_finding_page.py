@@ -56,7 +56,7 @@ def make_run(output: Path, config: str, seed: int | None, right: int | None) -> 
         evaluated(folder, Path(config).stem.removeprefix("demo_"), right)
     parameters = {"config": config, **({"seed": seed} if seed else {})}
     settings = Config(name=name, output=str(output), seed=seed or 1, train=TrainConfig(max_steps=2))
-    return SweepRun(parameters, ("python", "-m", "train"), settings)
+    return SweepRun(parameters, ("python", "-m", "train", f"config={config}"), settings)
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +136,9 @@ def test_the_data_have_a_line_a_run(results):
     assert lines[1]["evaluations"]["full"]["equivalent"] == 0.7 and lines[1]["training"]["reward"] == 1.5
     assert lines[3]["state"] == "failed" and lines[3]["evaluations"] == {}
     json.dumps(lines)
+
+
+def test_a_sweep_that_chooses_no_corpus_is_refused(results):
+    run = SweepRun({"seed": 1}, ("python", "-m", "train", "configs/demo.yaml"), Config(name="seed1"))
+    with pytest.raises(ConfigError, match="seed1: the sweep must choose a corpus"):
+        size_table(Results([run], results.output, "demo_large"))
