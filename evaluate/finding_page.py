@@ -63,7 +63,7 @@ class Results:
 
 def write_page(page: Path, results: Results) -> list[Path]:
     """Rebuild the results of ``page``, ``finding.jsonl`` and the plots; returns what was written."""
-    before, after = _around(page)
+    before, after = around(page)
     page.parent.mkdir(parents=True, exist_ok=True)
     main, ablations = read_results(results)
     plots = draw(main, results.benchmark, page.parent / "images")
@@ -74,8 +74,8 @@ def write_page(page: Path, results: Results) -> list[Path]:
     return [page, lines, *plots]
 
 
-def _around(page: Path) -> tuple[str, str]:
-    """What stands before and after the results."""
+def around(page: Path) -> tuple[str, str]:
+    """What stands before and after the results of a page; ConfigError where it has no place for them."""
     if not page.exists():
         return "# The finding\n\n", "\n"
     text = page.read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ corpus' test questions, and writes the results into the page. Stopped at any mom
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +28,7 @@ from evaluate.finding_page import (  # noqa: E402
     BASE,
     SIZES,
     Results,
+    around,
     evaluation_folder,
     policy_of,
     size_table,
@@ -56,6 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (ConfigError, CorpusError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenProcessPool:
+        print(
+            "error: a process of an evaluation was killed (no memory left?); the same command goes on", file=sys.stderr
+        )
+        return 1
     except KeyboardInterrupt:
         print("stopped; the same command goes on", file=sys.stderr)
         return 130
@@ -67,6 +74,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
     files, overrides = sweep_files([sweep, *inputs])
     runs = read_runs(files, overrides)
     check_folders(runs)
+    around(page)  # refuses a page without a place for the results now, not after the last run
     tested = load_config(TESTED, overrides)
     folder = Path(tested.output) / f"sweep-{Path(sweep).stem}"
     with only_one(folder):
@@ -174,6 +182,8 @@ def play(config: EvaluationConfig) -> str:
 
 
 def _end_with(parent: int) -> None:
+    """Of a worker: ends with its parent, and at Ctrl-C at once and without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     die_with(parent)()
 
 

@@ -71,6 +71,14 @@ def test_a_folder_of_another_configuration_is_one_sentence(tmp_path, capsys):
     assert str(folder) in text and "train.learning_rate" in text
 
 
+def test_a_page_without_a_place_for_the_results_is_refused_before_anything_runs(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("# Mine\n")
+    text = says(capsys, "--page", page, f"output={tmp_path / 'runs'}")
+    assert "no place for the results" in text
+    assert not (tmp_path / "runs").exists()
+
+
 def start(place: Path, policy: Path, jobs: int) -> subprocess.Popen:
     place.mkdir(exist_ok=True)
     corpora = ["configs/corpus/demo_large.yaml", "configs/corpus/demo_small.yaml"]
