@@ -185,6 +185,7 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
         "backend": config.backend,
         **facts,
         "parameters": parameters,
+        "group": config.group,
         "benchmark": config.benchmark,
         "corpus": config.corpus.name,
         "split": config.corpus.split,

@@ -20,7 +20,7 @@ from corpus import CorpusError
 from train.config import Config
 from train.config_check import ConfigError
 from train.config_load import load_config, save_config
-from train.folder import CONFIG, run_folder
+from train.folder import CONFIG, latest_checkpoint, run_folder
 
 SUMMARY = "summary.json"
 ROWS = (
@@ -58,14 +58,11 @@ def is_saved(config: Config, path: Path) -> bool:
         return False
 
 
-def stored(path: Path, make: Any) -> Any:
-    """The JSON value in ``path``; made by ``make`` and written where there is none yet."""
-    if not path.exists():
-        value = make()
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(value))
-        partial.replace(path)
-    return json.loads(path.read_text())
+def write_summary(path: Path, summary: dict[str, Any]) -> None:
+    """Write the summary whole: it marks a finished demo."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(summary))
+    partial.replace(path)
 
 
 def show(console: Console, summary: dict[str, Any]) -> None:
@@ -94,10 +91,11 @@ def main(arguments: list[str]) -> None:
     console = Console()
     started = time.monotonic()
     # Late, so that a wrong argument is answered before torch is loaded.
-    from evaluate.metrics import paired_difference, stable, summarize
-    from evaluate.policy import evaluate_policy
-    from train.data import open_corpus
-    from train.policy_files import load_policy, load_tokenizer
+    from evaluate.metrics import run_difference
+    from evaluate.of_run import run_evaluation_config
+    from evaluate.records import SUMMARY as EVALUATED
+    from evaluate.records import read_records
+    from evaluate.runner import run_evaluation
     from train.run import policy_path, run, set_up_libraries
 
     set_up_libraries(config)
@@ -110,40 +108,36 @@ def main(arguments: list[str]) -> None:
         seconds[stage] = time.monotonic() - since
         return value
 
-    def evaluated(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
-        def on_progress(done: int) -> None:
-            console.print(f"evaluated {done} of {config.evaluate.questions} test questions")
-
-        return evaluate_policy(model, tokenizer, test_split, config, on_progress)
+    def evaluated(name: str, model: str | Path) -> Path:
+        asked = run_evaluation_config(config, name, model)
+        return timed(name, lambda: run_evaluation(asked, folder / "evaluations" / name, console))
 
     console.rule("corpus and policy")
-    test_split = open_corpus(config, config.evaluate.split)
     path = timed("policy", lambda: policy_path(config, console))
-    tokenizer = load_tokenizer(path)
     console.rule("before")
     folder.mkdir(parents=True, exist_ok=True)
     save_config(config, folder / CONFIG)
-    before = timed(
-        "before", lambda: stored(folder / "before.json", lambda: evaluated(load_policy(config.model, path), tokenizer))
-    )
+    before = evaluated("before", path)
     console.rule("GRPO")
-    finished = timed("train", lambda: run(config, unfinished, console))
+    timed("train", lambda: run(config, unfinished, console))
     console.rule("after")
-    after = timed("after", lambda: stored(folder / "after.json", lambda: evaluated(finished.trainer.model, tokenizer)))
-    difference, interval = paired_difference(
-        [r["tier"] == "equivalent" for r in stable(before)], [r["tier"] == "equivalent" for r in stable(after)]
-    )
+    trained = latest_checkpoint(folder)
+    assert trained is not None, "a finished run has a checkpoint"
+    after = evaluated("after", trained)
+    difference, interval = run_difference(read_records(before), read_records(after))
     summary = {
-        "before": summarize(before),
-        "after": summarize(after),
+        "before": json.loads((before / EVALUATED).read_text()),
+        "after": json.loads((after / EVALUATED).read_text()),
         "difference": difference,
         "interval": interval,
         "seconds": {"total": time.monotonic() - started, **seconds},
         "seed": config.seed,
     }
-    stored(folder / SUMMARY, lambda: summary)
+    write_summary(folder / SUMMARY, summary)
     show(console, summary)
-    console.print(f"the run lies in {folder}: episodes/*.parquet, metrics.jsonl, checkpoint-*/, {SUMMARY}")
+    console.print(
+        f"the run lies in {folder}: episodes/*.parquet, metrics.jsonl, checkpoint-*/, evaluations/*/, {SUMMARY}"
+    )
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import json
 
 from rich.console import Console
 
+from evaluate.config import check_evaluation, evaluation_folder, load_evaluation
+from evaluate.of_run import run_evaluation_config
 from tests.conftest import ROOT
 from train.config import Config
-from train.config_load import save_config
+from train.config_load import flatten, load_config, save_config
 
 spec = importlib.util.spec_from_file_location("demo_script", ROOT / "scripts" / "demo.py")
 demo = importlib.util.module_from_spec(spec)
@@ -38,11 +40,20 @@ def test_a_demo_of_other_settings_is_not_taken_up(tmp_path):
     assert demo.choose_folder(config) == (dataclasses.replace(config, name="demo-seed3-2"), False)
 
 
-def test_a_stored_value_is_made_once(tmp_path):
-    made = []
-    for _ in range(2):
-        value = demo.stored(tmp_path / "x.json", lambda: made.append(1) or {"a": 1})
-    assert value == {"a": 1} and len(made) == 1
+def test_the_two_evaluations_are_those_that_the_configuration_asks_for(tmp_path):
+    config = load_config([ROOT / "configs" / "demo.yaml"], [f"output={tmp_path}", "seed=3", "name=demo-seed3"])
+    before, after = (run_evaluation_config(config, name, model) for name, model in (("before", "a"), ("after", "b")))
+    assert evaluation_folder(before) == tmp_path / "demo-seed3" / "evaluations" / "before"
+    same = {"name": "before", "model": "a"}
+    assert dataclasses.replace(after, **same) == before
+    for asked in (before, after):
+        check_evaluation(asked)
+        assert (asked.seed, asked.questions, asked.tables, asked.env.query_seconds) == (3, 200, "sampled", 30.0)
+        assert (asked.local.dtype, asked.local.use_cpu, asked.sampling.max_turn_tokens) == ("float32", True, 96)
+    # The shipped configuration of the demo's evaluation alone asks for the same, of seed 1.
+    shipped = flatten(load_evaluation([ROOT / "configs" / "eval" / "demo.yaml"], ["seed=3"]))
+    differ = {name for name, value in flatten(before).items() if shipped[name] != value}
+    assert differ == {"name", "model", "output"}
 
 
 def test_the_table_shows_both_sides_and_the_interval():

@@ -1,4 +1,4 @@
-"""Evaluations end to end: the harness' self-checks, restart after kill -9, what a folder refuses, several candidates."""
+"""Evaluations end to end: the harness' self-checks, restart after kill -9, refused folders, several candidates."""
 
 import json
 import os
