@@ -20,11 +20,11 @@ from tests.conftest import ROOT
 from train.config_check import ConfigError
 
 DEMO = ROOT / "configs" / "eval" / "demo.yaml"
+PROMPTS = ROOT / "configs" / "prompts" / "demo.json"
 
 
 def evaluation(prepared: Path, *overrides: str) -> EvaluationConfig:
-    prompts = f"env.prompts={ROOT / 'configs' / 'prompts' / 'demo.json'}"
-    return load_evaluation([DEMO], [f"corpus.prepared={prepared}", prompts, *overrides])
+    return load_evaluation([DEMO], [f"corpus.prepared={prepared}", f"env.prompts={PROMPTS}", *overrides])
 
 
 def summary(folder: Path) -> dict:
@@ -77,11 +77,11 @@ def test_questions_are_the_same_for_every_model_and_come_from_the_asked_bands(de
         choose_questions(demo_split, 30, 7, ["tricky"])
 
 
-SMALL = ["questions=40", "batch=8", "sampling.max_turn_tokens=16", "sampling.max_episode_tokens=700", "name=small"]
+SMALL = ["questions=20", "batch=4", "sampling.max_turn_tokens=16", "sampling.max_episode_tokens=700", "name=small"]
 
 
 def command(prepared: Path, policy: Path, output: Path) -> list[str]:
-    places = [f"corpus.prepared={prepared}", f"model={policy}", f"output={output}"]
+    places = [f"corpus.prepared={prepared}", f"model={policy}", f"output={output}", f"env.prompts={PROMPTS}"]
     return [sys.executable, "-m", "evaluate", str(DEMO), *SMALL, *places]
 
 
