@@ -23,7 +23,14 @@ from rich.console import Console
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from corpus import CorpusError  # noqa: E402
-from evaluate.config import CorpusConfig, EvaluationConfig, EvaluationEnv, LocalConfig, SamplingConfig  # noqa: E402
+from evaluate.config import (  # noqa: E402
+    CorpusConfig,
+    EvaluationConfig,
+    EvaluationEnv,
+    LocalConfig,
+    SamplingConfig,
+    with_names,
+)
 from evaluate.finding_page import (  # noqa: E402
     BASE,
     SIZES,
@@ -81,6 +88,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
         console.rule("base policy")
         base = base_policy(runs[0].config, console)
         refuse_other_base(runs)
+        refuse_other_evaluations(evaluations(tested, runs, base))
         console.rule("training")
         run_all(runs, jobs, console)
         console.rule("evaluation")
@@ -111,6 +119,14 @@ def refuse_other_base(runs: list[SweepRun]) -> None:
     for run in runs[1:]:
         if (run.config.model, run.config.policy) != (first.model, first.policy):
             raise ConfigError(f"{run.name} would begin with another policy than {runs[0].name}: one base for all")
+
+
+def refuse_other_evaluations(asked: list[EvaluationConfig]) -> None:
+    """ConfigError where a folder holds another evaluation: of another base policy, or with other settings."""
+    from evaluate.runner import check_folder
+
+    for each in asked:
+        check_folder(with_names(each), Path(each.output) / str(each.name))
 
 
 def evaluations(tested: Config, runs: list[SweepRun], base: str) -> list[EvaluationConfig]:

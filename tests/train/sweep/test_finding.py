@@ -79,6 +79,19 @@ def test_a_page_without_a_place_for_the_results_is_refused_before_anything_runs(
     assert not (tmp_path / "runs").exists()
 
 
+def test_evaluations_of_another_base_policy_are_refused_before_training(tmp_path, capsys, random_policy, tokenizer):
+    policy = tmp_path / "policy"
+    random_policy.save_pretrained(policy)
+    tokenizer.save_pretrained(policy)
+    folder = tmp_path / "runs" / "base" / "evaluations" / "gold"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("model: another/policy\n")
+    sweep = sweep_file(tmp_path / "s.yaml", ["configs/corpus/demo_small.yaml"], [1])
+    text = says(capsys, "--sweep", sweep, f"output={tmp_path / 'runs'}", f"model.path={policy}")
+    assert str(folder) in text and "'another/policy'" in text
+    assert not (tmp_path / "runs" / "demo_small-seed1").exists()
+
+
 def start(place: Path, policy: Path, jobs: int) -> subprocess.Popen:
     place.mkdir(exist_ok=True)
     corpora = ["configs/corpus/demo_large.yaml", "configs/corpus/demo_small.yaml"]
