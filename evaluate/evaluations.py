@@ -17,6 +17,7 @@ from evaluate.published import published_name
 from evaluate.records import CONFIG, FAILED, SUMMARY, read_records
 from train.config_check import ConfigError
 
+DEMO_POLICY = "demo-policy"
 UNREAD = ("turns", "question", "gold_sql", "opened_tables", "tables")
 
 
@@ -114,7 +115,9 @@ def model_name(model: str, config: dict[str, Any]) -> str:
     if config.get("backend") in ("oracle", "empty", "no_rows"):
         return str(config["backend"])
     parts = [part for part in model.replace("\\", "/").split("/") if part] or ["?"]
-    return parts[-2] if parts[-1].startswith("checkpoint-") and len(parts) > 1 else parts[-1]
+    # The demo's policy lies under a digest, a checkpoint under a number: what is above says what it is.
+    inside = len(parts) > 1 and (parts[-1].startswith("checkpoint-") or parts[-2] == DEMO_POLICY)
+    return parts[-2] if inside else parts[-1]
 
 
 def read_evaluations(paths: Iterable[str | Path]) -> list[Evaluation]:

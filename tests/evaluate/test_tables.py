@@ -211,6 +211,19 @@ def test_evaluations_of_a_training_run_are_found(tmp_path):
     assert read_evaluation(mine).policy == "model"
 
 
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("runs/demo-seed1/checkpoint-25", "demo-seed1"),
+        ("Qwen/Qwen3.5-2B", "Qwen3.5-2B"),
+        ("data/prepared/demo-policy/ba00ea078fcc4bd3", "demo-policy"),
+    ],
+)
+def test_a_policy_without_a_group_has_its_models_name(tmp_path, model, name):
+    write_evaluation(tmp_path / "a", answers(5), model=model)
+    assert read_evaluation(tmp_path / "a").policy == name
+
+
 def test_sizes_are_in_the_order_of_the_schema(runs):
     evaluations = [
         tables.failed_run("p", "m", "b", size)
