@@ -145,6 +145,8 @@ def test_a_turn_that_the_engine_cut_short_is_a_turn(frame, sandbox, pool):
     assert sum(tokens.env_mask) == 9 and tokens.completion_ids[-1] == frame.stop_id
 
 
-def test_two_episodes_with_one_key_are_refused(frame, sandbox, pool):
-    with pytest.raises(ValueError, match="same key"):
-        play_requests(WritesTexts(frame, {}), frame, some_episodes(sandbox, 2), [1, 1], Sampling(), pool)
+def test_a_question_may_come_twice_in_an_update(frame, sandbox, pool):
+    engine = WritesTexts(frame, {key: [call("submit_sql", sql=f"SELECT {key}")] for key in (4, 5, 6)})
+    made = some_episodes(sandbox, 3)
+    play_requests(engine, frame, made, [4, 5, 4], Sampling(), pool)
+    assert [episode.finished.sql for episode in made] == ["SELECT 4", "SELECT 5", "SELECT 6"]

@@ -64,7 +64,8 @@ def finished(work):
     return run(settings(work))
 
 
-def test_updates_are_whole(finished):
+def check_updates(finished):
+    """Metrics and records of a run of UPDATES updates."""
     lines = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
     updates = [line for line in lines if "loss" in line]
     assert len(updates) == UPDATES
@@ -81,7 +82,8 @@ def test_updates_are_whole(finished):
     assert any(record["tier"] == "equivalent" for record in records)
 
 
-def test_the_engine_has_the_trained_weights(finished, work):
+def check_weights(finished, work):
+    """What the engine samples with, after a last transfer, is what was trained and no longer what it began with."""
     trainer = finished.trainer
     trainer.vllm_generation.sync_weights()
     experiment = trainer.experiment
@@ -93,3 +95,11 @@ def test_the_engine_has_the_trained_weights(finished, work):
     untrained = load_policy(ModelConfig(weights_dtype="float32"), work / "policy").eval()
     assert apart(trained, played) < MEAN
     assert apart(untrained, played) > 2 * MEAN
+
+
+def test_updates_are_whole(finished):
+    check_updates(finished)
+
+
+def test_the_engine_has_the_trained_weights(finished, work):
+    check_weights(finished, work)

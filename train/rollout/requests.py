@@ -56,15 +56,18 @@ def play_requests(
 ) -> list[EpisodeTokens]:
     """Play all ``episodes`` to their end with ``engine`` and return their tokens in the same order.
 
-    ``keys`` are distinct 64-bit integers, one an episode, under which the engine knows them. Masks, budgets and frame
-    tokens are those of ``lockstep.play``: both keep their books with the same EpisodeRow. A turn that the engine ended
-    short of its budget and without a stop token is taken as it is.
+    ``keys`` are 64-bit integers, one an episode, under which the engine knows them; of equal ones (a question that an
+    update holds twice) the later takes the next free number. Masks, budgets and frame tokens are those of
+    ``lockstep.play``: both keep their books with the same EpisodeRow. A turn that the engine ended short of its budget
+    and without a stop token is taken as it is.
     """
     started = time.monotonic()
     stats = stats or RolloutStats()
-    rows = {key: EpisodeRow(episode, frame, sampling) for key, episode in zip(keys, episodes, strict=True)}
-    if len(rows) < len(episodes):
-        raise ValueError("two episodes have the same key")
+    rows: dict[int, EpisodeRow] = {}
+    for key, episode in zip(keys, episodes, strict=True):
+        while key in rows:
+            key += 1
+        rows[key] = EpisodeRow(episode, frame, sampling)
     ready = [key for key, row in rows.items() if not row.done]
     writing: set[int] = set()  # keys of the episodes that the engine has
     tools: dict[Future, int] = {}
