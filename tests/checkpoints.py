@@ -43,9 +43,24 @@ def tiny_vision_language(folder: Path, tokenizer_source: str | Path | None = Non
     its own. Shapes are such that vLLM's CPU build takes them: linear heads of 128, ``mrope_section`` filling half of
     the rotary dimensions.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(tokenizer_source)
-    text = _text_sizes(tokenizer)
+    torch.manual_seed(seed)
+    language = Qwen3_5ForCausalLM(Qwen3_5TextConfig(**_text_sizes(tokenizer)))
+    return _with_vision_tower(language, tokenizer, folder)
+
+
+def with_vision_tower(language: Path, folder: Path) -> Path:
+    """The same around the language model of a ``Qwen3_5ForCausalLM`` checkpoint, so that it plays as that one does."""
+    tokenizer = _tokenizer(language)
+    model = Qwen3_5ForCausalLM.from_pretrained(language, dtype=torch.float32)
+    torch.manual_seed(5)
+    model.resize_token_embeddings(len(tokenizer))
+    return _with_vision_tower(model, tokenizer, folder)
+
+
+def _with_vision_tower(language: Qwen3_5ForCausalLM, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = language.config.to_dict()
     vision = {
         "depth": 2,
         "hidden_size": 32,
@@ -68,8 +83,9 @@ def tiny_vision_language(folder: Path, tokenizer_source: str | Path | None = Non
         vision_end_token_id=ids["<|vision_end|>"],
         tie_word_embeddings=True,
     )
-    torch.manual_seed(seed)
-    _save(Qwen3_5ForConditionalGeneration(config).to(torch.bfloat16), tokenizer, folder)
+    full = Qwen3_5ForConditionalGeneration(config)
+    full.model.language_model.load_state_dict(language.model.state_dict())
+    _save(full.to(torch.bfloat16), tokenizer, folder)
     path = folder / "model.safetensors"
     save_file({**load_file(path), **_mtp_tensors(text)}, path, metadata={"format": "pt"})
     (folder / "preprocessor_config.json").write_text(json.dumps(IMAGES, indent=2))
