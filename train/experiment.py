@@ -1,6 +1,7 @@
 """An experiment: everything a run needs besides the model, built from its configuration."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -59,6 +60,15 @@ class Experiment:
         question_id = self.corpus.question(index).question_id
         gated = gate_closed(config.seed, update, question_id, candidate, probability)
         return EpisodeJob(index, candidate, gated, (config.seed, update))
+
+    def jobs(self, indices: Sequence[int], update: int, process: int) -> list[EpisodeJob]:
+        """The episodes of ``process`` (its rank): ``indices`` is its slice of the update's batch, groups in a row.
+
+        A group may begin on one process and end on the next: candidates are counted from the start of the batch.
+        """
+        first = process * len(indices)
+        size = self.config.train.candidates
+        return [self.job(index, update, (first + position) % size) for position, index in enumerate(indices)]
 
     def bucket_name(self, index: int) -> str:
         """Name of the length bucket of question ``index``."""

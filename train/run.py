@@ -18,6 +18,8 @@ from train.data import open_corpus
 from train.demo_policy.build import build_policy
 from train.experiment import make_experiment
 from train.folder import prepare_folder, run_folder
+from train.inputs import check_inputs
+from train.launch import check_world_size, start_deepspeed_on_cpu, uses_fsdp
 from train.lora import with_adapters
 from train.policy_files import load_policy, load_tokenizer, resolve_policy
 from train.preflight import (
@@ -138,7 +140,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         ddp_find_unused_parameters=not model.freeze_vision,
         ddp_backend="gloo" if train.use_cpu and world_size > 1 else None,
         # For the reference: spread over GPUs by "auto", its parts could not be sharded.
-        model_init_kwargs={"device_map": None} if os.environ.get("ACCELERATE_USE_FSDP") == "true" else None,
+        model_init_kwargs={"device_map": None} if uses_fsdp() else None,
     )
 
 
@@ -148,11 +150,13 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     for check in (check_built, check_backend, check_trackers, check_prompts, check_model_path):
         check(config)
     set_up_libraries(config)
+    start_deepspeed_on_cpu(config)
     corpus = open_corpus(config, config.corpus.split)
     check_databases(corpus)
     eligible = eligible_questions(config, corpus)
     checkpoint = prepare_folder(config, resume)
     folder = run_folder(config)
+    check_inputs(config, corpus, folder, resume)
     if is_main_process():
         continue_run(config, folder)
     path = policy_path(config, console)
@@ -166,6 +170,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
         processing_class=tokenizer,
         callbacks=[progress, EpisodeTables(config, folder)],
     )
+    check_world_size(trainer.accelerator.num_processes)
     trainer.remove_callback(PrinterCallback)
     if checkpoint is not None:
         console.print(f"resuming from {checkpoint}")

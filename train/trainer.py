@@ -91,12 +91,9 @@ class SqlGRPOTrainer(GRPOTrainer):
 
     def rollout(self, prompts: list[str]) -> dict[str, list]:
         """Play this process's slice of the update; ``prompts`` are question indices, each repeated a candidate."""
-        update = self.state.global_step
-        first = self.accelerator.process_index * len(prompts)
-        jobs = [
-            self.experiment.job(int(prompt), update, (first + position) % self.num_generations)
-            for position, prompt in enumerate(prompts)
-        ]
+        jobs = self.experiment.jobs(
+            [int(prompt) for prompt in prompts], self.state.global_step, self.accelerator.process_index
+        )
         self._played = self._play(jobs)
         width = max(len(p.tokens.completion_ids) for p in self._played)
         self._written = torch.zeros(len(jobs), width, dtype=torch.long)

@@ -1,6 +1,7 @@
 """A tiny random policy and a small database for the tests of rollouts and training."""
 
 import sqlite3
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3_5ForCausalLM
 
+from tests.train.launch import Starter
 from train.config import PolicyConfig
 from train.demo_policy.model import tiny_model, train_tokenizer
 
@@ -77,3 +79,17 @@ def quick(
         "rollout.max_turn_tokens=8",
         "rollout.max_episode_tokens=2000",
     ]
+
+
+@pytest.fixture(scope="session")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where small training runs lie; they share one prepared corpus and one policy."""
+    return tmp_path_factory.mktemp("training")
+
+
+@pytest.fixture(scope="session")
+def starter() -> Iterator[Starter]:
+    """Starts training runs as processes."""
+    opened = Starter()
+    yield opened
+    opened.close()

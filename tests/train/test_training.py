@@ -1,73 +1,26 @@
 """Training runs of a few updates with everything real: policy, databases, TRL, checkpoints, kill -9 and resume."""
 
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.conftest import ROOT
-from train.episode_log import read_episodes
+from tests.train.launch import Starter, kill_when
+from tests.train.runs import arguments, assert_same_tensors, episodes, metrics, train
+from train.__main__ import main
+from train.folder import latest_checkpoint
 
 UPDATES = 4
-# Warm-started just enough to write calls, many of which parse: rewards differ within a group, so gradients are not 0.
-SMALL = [
-    "policy.careful_traces=150",
-    "policy.clean_max_steps=160",
-    "policy.imperfect_traces=60",
-    "policy.imperfect_steps=30",
-    "policy.copy_max_steps=150",
-    "policy.head_dim=64",
-    "policy.floor=0",
-    "rollout.temperature=0.7",
-    "train.questions_per_update=3",
-    "train.candidates=4",
-    "train.micro_batch=4",
-    f"train.max_steps={UPDATES}",
-    "train.save_updates=1",
-    "train.keep_checkpoints=10",
-    "train.anchor_updates=2",
-    "train.beta=0.1",
-    "curriculum.warmup_updates=1",
-    "curriculum.ramp_updates=2",
-    "curriculum.gate_updates=3",
-    "rollout.max_episode_tokens=700",
-]
-
-
-def command(work: Path, name: str, *more: str) -> list[str]:
-    places = [f"name={name}", f"output={work / 'runs'}", f"corpus.prepared={work / 'prepared'}"]
-    return [sys.executable, "-m", "train", "configs/demo.yaml", *places, *SMALL, *more]
-
-
-def train(work: Path, name: str, *more: str) -> Path:
-    done = subprocess.run(command(work, name, *more), cwd=ROOT, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return work / "runs" / name
-
-
-def metrics(folder: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("seconds/", "step_time")
-    return [{key: value for key, value in line.items() if not key.startswith(timed)} for line in lines]
+STEPS = f"train.max_steps={UPDATES}"
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("training")
-
-
-@pytest.fixture(scope="module")
-def whole(work: Path) -> Path:
+def whole(starter: Starter, work: Path) -> Path:
     """The run that was never stopped."""
-    return train(work, "whole")
+    return train(starter, work, "whole", STEPS)
 
 
 def test_rewards_differ_and_weights_move(whole):
@@ -81,7 +34,7 @@ def test_the_trainer_and_the_sampler_agree_on_every_token(whole):
 
 
 def test_every_episode_is_recorded_with_its_advantage(whole):
-    rows = read_episodes(whole / "episodes").to_pylist()
+    rows = episodes(whole)
     assert len(rows) == UPDATES * 3 * 4
     for start in range(0, len(rows), 4):
         group = rows[start : start + 4]
@@ -97,7 +50,7 @@ def test_every_episode_is_recorded_with_its_advantage(whole):
 
 
 def test_the_logged_rates_are_those_of_the_record(whole):
-    rows = read_episodes(whole / "episodes").to_pylist()
+    rows = episodes(whole)
     for update, line in enumerate(metrics(whole)):
         own = [row for row in rows if row["update"] == update]
         for tier in ("equivalent", "executable", "parsable", "invalid"):
@@ -116,36 +69,54 @@ def test_the_reference_is_the_policy_of_the_last_anchor(whole):
     assert metrics(whole)[3]["kl"] > 0.0
 
 
-def test_a_killed_run_resumes_as_if_it_had_not_stopped(whole, work):
-    log = work / "killed.log"
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            command(work, "killed"), cwd=ROOT, stdout=out, stderr=out, start_new_session=True, env=os.environ
-        )
-        lines = work / "runs" / "killed" / "metrics.jsonl"
-        stop_after = random.SystemRandom().randint(1, UPDATES - 1)
-        deadline = time.monotonic() + 300
-        while not lines.exists() or len(lines.read_text().splitlines()) < stop_after:
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-4000:]
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    resumed = train(work, "killed", "--resume")
-    assert metrics(resumed) == metrics(whole), f"killed after update {stop_after - 1}"
-    theirs, ours = (read_episodes(folder / "episodes").to_pylist() for folder in (whole, resumed))
-    assert ours == theirs
+def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(starter: Starter, work: Path, whole: Path) -> None:
+    """Kill -9 at three updates of chance, and once more while a checkpoint is being written."""
+    log, folder = work / "killed.log", work / "runs" / "killed"
+    chance = random.Random(20)
+    kills = sorted(chance.choice(range(1, UPDATES)) for _ in range(3))
+    resume: list[str] = []
+    for finished in kills:
+        run = starter.start(arguments(work, "killed", STEPS, *resume), log)
+        lines = folder / "metrics.jsonl"
+        seen = lines.read_text() if lines.exists() else ""
+        # As soon as that update's line is there (again): its checkpoint is about to be written, or half written.
+        kill_when(run, lambda: lines.exists() and lines.read_text() != seen and count(lines) >= finished, log)  # noqa: B023
+        assert starter.wait(run) == -signal.SIGKILL
+        resume = ["--resume"]
+    before = latest_checkpoint(folder)
+    cut = f"checkpoint-{int(before.name.rpartition('-')[2]) + 1 if before else 1}"
+    run = starter.start(arguments(work, "killed", STEPS, *resume), log, kill_at=f"{cut}/trainer_state.json")
+    assert starter.wait(run) == -signal.SIGKILL
+    assert (folder / cut / "model.safetensors").exists() and (folder / cut / "optimizer.pt").exists()
+    assert latest_checkpoint(folder) == before, "the half written one does not count"
+    assert train(starter, work, "killed", STEPS, "--resume") == folder
+    assert metrics(folder) == metrics(whole), f"killed after {kills} updates"
+    assert episodes(folder) == episodes(whole)
     for name in ("model.safetensors", "reference.safetensors"):
-        a, b = (load_file(folder / f"checkpoint-{UPDATES}" / name) for folder in (whole, resumed))
-        assert all(torch.equal(a[key], b[key]) for key in a)
+        assert_same_tensors(*(run / f"checkpoint-{UPDATES}" / name for run in (whole, folder)))
 
 
-def test_a_checkpoint_that_was_cut_off_is_passed_over(whole):
-    from train.folder import latest_checkpoint
+def count(lines: Path) -> int:
+    return len(lines.read_text().splitlines())
 
-    assert latest_checkpoint(whole).name == f"checkpoint-{UPDATES}"
-    (whole / f"checkpoint-{UPDATES}" / "complete").unlink()
-    assert latest_checkpoint(whole).name == f"checkpoint-{UPDATES - 1}"
-    (whole / f"checkpoint-{UPDATES}" / "complete").touch()
+
+def test_lora_is_anchored_and_resumed_to_the_bit(starter: Starter, work: Path) -> None:
+    lora = [STEPS, "model.lora_rank=4", "train.learning_rate=5e-3"]
+    one = train(starter, work, "lora", *lora)
+    kls = [line["kl"] for line in metrics(one)]
+    assert kls[2] == pytest.approx(0, abs=1e-6) and min(kls[1], kls[3]) > 1e-4, "anchored after 2 updates"
+    for number, anchor in ((3, 2), (4, 4)):
+        reference = one / f"checkpoint-{number}" / "ref" / "adapter_model.safetensors"
+        assert_same_tensors(reference, one / f"checkpoint-{anchor}" / "adapter_model.safetensors")
+    moved = load_file(one / "checkpoint-4" / "adapter_model.safetensors")
+    assert all("lora_" in name for name in moved) and any(value.abs().sum() > 0 for value in moved.values())
+    log = work / "lora2.log"
+    run = starter.start(arguments(work, "lora2", *lora), log, kill_at="checkpoint-3/trainer_state.json")
+    assert starter.wait(run) == -signal.SIGKILL
+    two = train(starter, work, "lora2", *lora, "--resume")
+    assert metrics(two) == metrics(one) and episodes(two) == episodes(one)
+    for name in ("adapter_model.safetensors", "ref/adapter_model.safetensors"):
+        assert_same_tensors(*(folder / "checkpoint-4" / name for folder in (one, two)))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +126,27 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(whole):
         (("name=nowhere", "--resume"), "no run to resume"),
         (("name=whole", "--resume", "train.beta=0.2"), "train.beta was 0.1, is 0.2"),
         (("name=few", "corpus.limit=2"), "questions"),
+        (("name=x", "model.path={whole}/checkpoint-9"), "there is no folder"),
     ],
 )
-def test_a_run_that_cannot_start_says_why_in_one_sentence(whole, work, more, says):
-    done = subprocess.run(command(work, "x", *more), cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert says in done.stderr
+def test_a_run_that_cannot_start_says_why_in_one_sentence(whole, work, capsys, more, says):
+    assert main(arguments(work, "x", STEPS, *(text.format(whole=whole) for text in more))) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_resume_meets_the_prompts_that_the_run_began_with(whole: Path, work: Path, capsys) -> None:
+    import json
+    import shutil
+
+    from tests.conftest import ROOT
+
+    prompts = work / "prompts.json"
+    shutil.copy(ROOT / "configs" / "prompts" / "demo.json", prompts)
+    saved = (whole / "config.yaml").read_text()
+    (whole / "config.yaml").write_text(saved.replace("configs/prompts/demo.json", str(prompts)))
+    prompts.write_text(json.dumps({**json.loads(prompts.read_text()), "system": "Answer."}))
+    try:
+        assert main([*arguments(work, "whole", STEPS, f"env.prompts={prompts}"), "--resume"]) == 2
+    finally:
+        (whole / "config.yaml").write_text(saved)
+    assert f"the prompts (env.prompts={prompts}) changed since the run" in capsys.readouterr().err
