@@ -8,24 +8,29 @@ from curriculum import Buckets, Curriculum, MixtureSchedule
 from curriculum.batch_sampler import CurriculumSampler
 
 UPDATES = 5
-CURRICULUM = Curriculum(Buckets.from_lengths(range(500)), MixtureSchedule(warmup=2, ramp=2), 18, 42)
+CURRICULUM_BUCKETS, SCHEDULE = Buckets.from_lengths(range(500)), MixtureSchedule(warmup=2, ramp=2)
+CURRICULUM = Curriculum(CURRICULUM_BUCKETS, SCHEDULE, 18, 42)
 
 
-def shares(world: int, repeats: int) -> list[list[list[int]]]:
+def shares(world: int, repeats: int, curriculum: Curriculum, candidates: int) -> list[list[list[int]]]:
     """What each process reads, batch by batch, as TRL and accelerate cut it: a batch is 144 / world episodes."""
-    sampler = CurriculumSampler(CURRICULUM.batch, UPDATES, 18, 8, repeats)
+    sampler = CurriculumSampler(curriculum.batch, UPDATES, 144 // candidates, candidates, repeats)
     batches = BatchSampler(sampler, batch_size=144 // world, drop_last=False)
     return [list(BatchSamplerShard(batches, world, rank, split_batches=False)) for rank in range(world)]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 6, 8, 9])
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_the_processes_together_read_the_batch_of_each_update(world: int, repeats: int) -> None:
-    read = shares(world, repeats)
+@pytest.mark.parametrize(("questions", "candidates"), [(18, 8), (4, 36)])
+def test_the_processes_together_read_the_batch_of_each_update(
+    world: int, repeats: int, questions: int, candidates: int
+) -> None:
+    curriculum = Curriculum(CURRICULUM_BUCKETS, SCHEDULE, questions, 42)
+    read = shares(world, repeats, curriculum, candidates)
     assert {len(batches) for batches in read} == {UPDATES * repeats}
     for step in range(UPDATES * repeats):
         joined = [index for batches in read for index in batches[step]]
-        assert joined == [index for index in CURRICULUM.batch(step // repeats) for _ in range(8)]
+        assert joined == [index for index in curriculum.batch(step // repeats) for _ in range(candidates)]
 
 
 def test_the_length_covers_the_whole_run() -> None:

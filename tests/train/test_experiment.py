@@ -1,8 +1,65 @@
 """The parts of an experiment: what the configuration says reaches the episodes."""
 
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from corpus import PreparedCorpus, prepare
 from env.sandbox import default_pool
+from train.config_check import ConfigError
 from train.config_load import load_config
-from train.experiment import episode_settings
+from train.experiment import episode_settings, make_experiment
+from train.inputs import check_inputs
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
+    source = tmp_path_factory.mktemp("mine")
+    with sqlite3.connect(source / "shop.sqlite") as connection:
+        connection.execute("CREATE TABLE shops (id INTEGER PRIMARY KEY)")
+    connection.close()
+    return prepare("jsonl", questions(source, 40), source / "prepared", progress=False)
+
+
+def questions(source: Path, count: int, text: str = "How many over") -> Path:
+    rows = [
+        {"db_id": "shop", "question": f"{text} {i}?", "sql": f"SELECT count(*) FROM shops WHERE id > {i}"}
+        for i in range(count)
+    ]
+    (source / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    return source
+
+
+@pytest.mark.parametrize(("count", "candidates"), [(18, 8), (4, 36)])
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 6, 8, 9])
+def test_the_episodes_of_all_processes_are_those_of_one(
+    corpus: PreparedCorpus, tokenizer: PreTrainedTokenizerBase, count: int, candidates: int, processes: int
+) -> None:
+    """Whole groups or straddling ones: each (question, candidate) once, its gate and draw the same."""
+    config = load_config(
+        [], [f"train.questions_per_update={count}", f"train.candidates={candidates}", "curriculum.gate_updates=9"]
+    )
+    experiment = make_experiment(config, corpus.directory, corpus, list(range(len(corpus))), tokenizer)
+    batch = [index for index in experiment.curriculum.batch(4) for _ in range(candidates)]
+    share = 144 // processes
+    slices = [batch[rank * share : (rank + 1) * share] for rank in range(processes)]
+    jobs = [job for rank, indices in enumerate(slices) for job in experiment.jobs(indices, 4, rank)]
+    assert jobs == experiment.jobs(batch, 4, 0)
+    assert len({(job.index, job.candidate) for job in jobs}) == 144
+    assert 0 < sum(job.gated for job in jobs) < 144
+
+
+def test_a_resume_meets_the_questions_that_the_run_began_with(corpus: PreparedCorpus, tmp_path: Path) -> None:
+    config = load_config([])
+    check_inputs(config, corpus, tmp_path, resume=False)
+    check_inputs(config, corpus, tmp_path, resume=True)
+    (tmp_path / "shop.sqlite").write_bytes((corpus.directory.parent / "shop.sqlite").read_bytes())
+    other = prepare("jsonl", questions(tmp_path, 40, "Count those over"), tmp_path / "prepared", progress=False)
+    with pytest.raises(ConfigError, match=r"the corpus \(.*prepared\) changed since the run in"):
+        check_inputs(config, other, tmp_path, resume=True)
 
 
 def test_the_environments_keys_reach_the_episodes() -> None:
