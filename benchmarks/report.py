@@ -168,7 +168,7 @@ def usable_seconds(page: Path) -> float | None:
             start = time.perf_counter()
             tab.goto(page.as_uri(), wait_until="commit")
             tab.wait_for_selector("html[data-ready=true]", timeout=120_000)
-            tab.wait_for_selector("[data-chart='0'] path.js-line, [data-chart='0'] path.js-fill", state="attached")
+            tab.wait_for_selector("[data-chart='0'] canvas")
             times.append(time.perf_counter() - start)
             tab.close()
         browser.close()

@@ -199,15 +199,16 @@ def _rounded(values: list[float | None]) -> list[float | None]:
 
 
 def _in_words(name: str, drawn: Sequence[Series], unit: str, updates: int) -> str:
-    """The chart as a sentence: each series' mean over the first and the last updates."""
+    """The chart in words: each series' mean over the first and the last tenth of the updates; zeros left out."""
     width = max(1, updates // 10)
     parts = []
     for series in drawn:
         pair = ends(series["y"], width)
-        if pair and not series["label"].endswith("planned"):
+        if pair and not series["label"].endswith("planned") and max(map(abs, pair)) >= (unit == "share") * 0.005:
             parts.append(f"{series['label']} {_value(pair[0], unit)} → {_value(pair[1], unit)}")
-    over = f" (means of the first and the last {width} updates)" if width > 1 else ""
-    return f"{name}: {'; '.join(parts)}{over}" if parts else f"{name}: not logged"
+    if parts:
+        return f"{name}: {'; '.join(parts)}"
+    return f"{name}: {'0% throughout' if drawn else 'not logged'}"
 
 
 def _value(value: float, unit: str) -> str:

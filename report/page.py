@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("text.js", "charts.js", "drawing.js", "episode.js", "browser.js", "page.js")
 GROUPS = 480  # of a page; a run's share is what evaluations and other runs leave
 EVALUATION_GROUPS = 60
-EPISODE_BYTES = 18_000_000  # of all packed groups; with the chart library a page stays under 30 MB
+EPISODE_BYTES = 18_000_000  # of all packed groups; with its index a page stays under 30 MB
 
 
 @dataclass(frozen=True)
@@ -192,11 +191,11 @@ def _sample_words(source: Source, number: int, packed: Sequence[PackedGroup]) ->
 def _fill(**values: Any) -> str:
     environment = Environment(loader=FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     own = "\n".join(["(() => {", '"use strict";', *map(_asset, SCRIPTS), "})();"])
-    scripts = {"own": own, "plotly": plotly()}
-    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts.values())
+    scripts = [_asset("uplot/uPlot.iife.min.js"), own]
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return environment.get_template("page.html").render(
-        style=Markup(_asset("page.css")),
-        scripts={name: Markup(script) for name, script in scripts.items()},
+        style=Markup(_asset("uplot/uPlot.min.css") + _asset("page.css")),
+        scripts=[Markup(script) for script in scripts],
         hashes=Markup(hashes),
         **values,
     )
@@ -209,10 +208,3 @@ def _sha256(script: str) -> str:
 @cache
 def _asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
-
-
-@cache
-def plotly() -> str:
-    """The chart library's offline bundle, out of the plotly package, which itself need not be imported."""
-    path = distribution("plotly").locate_file("plotly/package_data/plotly.min.js")
-    return Path(str(path)).read_text(encoding="utf-8").replace("</script", "<\\/script")

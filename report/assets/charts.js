@@ -1,11 +1,14 @@
-// Charts, drawn with plotly when they come into view.
-const DRAWN = new Map();
+// Charts, drawn with uPlot when they come into view.
+const DRAWN = new Map(); // figure -> uPlot
 const SMOOTH_FROM = 90; // updates from which on a moving mean is drawn over the raw values
 const TABLE_ROWS = 60;
+const HEIGHT = 240;
+const DASHES = { solid: undefined, dash: [7, 5], dot: [2, 4] };
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-// Plotly reads a few tags in names: they must stay text.
-const label = (text) => visible(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+const shown = (chart, run) => chart.series.filter((series) => !chart.one_run || series.run === run);
+const named = (series, chart, data) => data.runs.length > 1 && !chart.one_run
+  ? `${data.runs[series.run].name}: ${series.label}` : series.label;
 
 function seriesColor(series, data) {
   if (series.color !== "run") return color(series.color.replace(/^stage-(\d+)$/, (_, n) => `stage-${n % 10}`));
@@ -13,84 +16,122 @@ function seriesColor(series, data) {
   return color(`run-${series.run % 6}`);
 }
 
+function format(value, unit) {
+  if (value === null || value === undefined) return "–";
+  if (unit === "share") return `${Math.round(1000 * value) / 10}%`;
+  return Number(value.toPrecision(3)) + (unit === "seconds" ? " s" : "");
+}
+
 function movingMean(values, width) {
   const half = Math.floor(width / 2);
-  return values.map((_, at) => {
+  return values.map((own, at) => {
+    if (own === null) return null;
     const near = values.slice(Math.max(0, at - half), at + half + 1).filter((value) => value !== null);
-    return near.length ? near.reduce((sum, value) => sum + value, 0) / near.length : null;
+    return near.reduce((sum, value) => sum + value, 0) / near.length;
   });
 }
 
-const shown = (chart, run) => chart.series.filter((series) => !chart.one_run || series.run === run);
-const named = (series, chart, data) => data.runs.length > 1 && !chart.one_run
-  ? `${data.runs[series.run].name}: ${series.label}` : series.label;
-
-function traces(chart, data, run) {
-  const format = chart.unit === "share" ? ".1%" : ".3~g";
-  return shown(chart, run).flatMap((series) => {
-    const x = data.runs[series.run].updates, tint = seriesColor(series, data);
-    const base = { x, type: "scatter", mode: "lines", name: label(named(series, chart, data)),
-      hovertemplate: `%{y:${format}}`, connectgaps: false };
-    const line = { color: tint, width: 2, dash: series.line };
-    if (chart.stacked) {
-      return [{ ...base, y: series.y.map((value) => value ?? 0), stackgroup: "all", fillcolor: tint, line: { color: tint, width: 0.5 } }];
-    }
-    if (x.length < SMOOTH_FROM || series.label.endsWith("planned")) {
-      return [{ ...base, y: series.y, line, mode: x.length < 3 ? "lines+markers" : "lines" }];
-    }
-    const width = Math.round(x.length / 40);
-    return [
-      { ...base, y: series.y, line: { color: tint, width: 1 }, opacity: 0.22, hoverinfo: "skip", hovertemplate: undefined, showlegend: false },
-      { ...base, y: movingMean(series.y, width), line },
-    ];
-  }).concat(levelTraces(chart, data));
+// A series' values at the chart's updates; null where its run has none.
+function aligned(series, data, updates) {
+  const at = new Map(data.runs[series.run].updates.map((update, place) => [update, series.y[place]]));
+  return updates.map((update) => at.get(update) ?? null);
 }
 
-function levelTraces(chart) {
-  return chart.levels.flatMap((level) => [level.low, level.high].filter((value) => value !== null).map((value, place) => ({
-    x: level.x, y: [value, value], type: "scatter", mode: "lines", line: { color: color("muted"), width: 2, dash: "dot" },
-    name: label(level.label), showlegend: place === 0 && chart.levels.findIndex((l) => l.label === level.label) === chart.levels.indexOf(level),
-    hovertemplate: chart.unit === "share" ? "%{y:.0%}" : "%{y}",
-  })));
+// The lines of a chart: {label, values, raw, stroke, …} in the order in which they are painted.
+function chartLines(chart, data, run, updates) {
+  const mine = shown(chart, run).map((series) => ({ label: named(series, chart, data), values: aligned(series, data, updates),
+    stroke: seriesColor(series, data), dash: DASHES[series.line], planned: series.label.endsWith("planned") }));
+  if (chart.stacked) {
+    const sums = updates.map(() => 0);
+    mine.forEach((line) => {
+      line.raw = line.values;
+      line.values = line.raw.map((value, place) => (sums[place] += value ?? 0));
+      line.fill = line.stroke;
+    });
+    return mine.reverse(); // the highest first, so that the lower ones are painted over it
+  }
+  return mine.flatMap((line) => {
+    if (updates.length < SMOOTH_FROM || line.planned) return [{ ...line, raw: line.values }];
+    const faint = { ...line, stroke: `${line.stroke}38`, width: 1, silent: true, dash: undefined };
+    return [faint, { ...line, raw: line.values, values: movingMean(line.values, Math.round(updates.length / 40)) }];
+  }).concat(levelLines(chart, updates));
 }
 
-function layout(chart, data, run) {
-  const axis = { gridcolor: color("line"), zerolinecolor: color("line"), linecolor: color("line"), automargin: true };
-  const anchors = chart.anchors.filter((entry) => data.runs.length === 1 || entry.run === run).flatMap((entry) => entry.x);
+// Published levels within the drawn updates: dotted, from edge to edge of their span.
+function levelLines(chart, updates) {
+  const last = updates[updates.length - 1];
+  return chart.levels.filter((level) => level.x[0] <= last).flatMap((level) => [level.low, level.high].filter((value) => value !== null)
+    .map((value) => {
+      const values = updates.map((update) => (update >= level.x[0] && update <= level.x[1] ? value : null));
+      return { label: level.high === null ? level.label : `${level.label}, ${value === level.low ? "lowest" : "highest"}`,
+        values, raw: values, stroke: color("muted"), dash: DASHES.dot };
+    }));
+}
+
+function chartOptions(chart, lines, updates, anchors, width) {
+  const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: color("ink"), family: "system-ui, sans-serif", size: 12 },
-    margin: { l: 44, r: 14, t: 10, b: 40 }, hovermode: "x unified",
-    hoverlabel: { bgcolor: color("surface"), bordercolor: color("line"), font: { color: color("ink") } },
-    legend: { orientation: "h", y: -0.2, yanchor: "top", x: 0, font: { size: 11.5 } },
-    xaxis: { ...axis, title: { text: "update", standoff: 4, font: { color: color("muted"), size: 11 } }, rangemode: "nonnegative" },
-    yaxis: { ...axis, rangemode: "tozero", tickformat: chart.unit === "share" ? ".0%" : undefined,
-      ticksuffix: chart.unit === "seconds" ? " s" : "", ...(chart.unit === "share" && chart.stacked ? { range: [0, 1] } : {}) },
-    shapes: anchors.map((x) => ({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line: { color: color("muted"), width: 1, dash: "dash" } })),
-    showlegend: true,
+    width, height: HEIGHT, legend: { live: true, markers: { width: 3, fill: () => "transparent", stroke: (_, place) => lines[place - 1].stroke,
+      dash: (_, place) => (lines[place - 1].dash ? "dashed" : "solid") } },
+    cursor: { points: { size: 6 }, y: false, drag: { setScale: true, x: true, y: false } },
+    scales: {
+      x: { time: false, range: (_, low, high) => (low === high ? [low - 0.5, high + 0.5] : [low, high]) },
+      y: { range: (_, low, high) => (chart.stacked && chart.unit === "share" ? [0, 1] : [Math.min(0, low ?? 0), (high || 1) * 1.05]) },
+    },
+    axes: [
+      { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], label: "update", labelSize: 18, labelFont: "11px system-ui, sans-serif", size: 30 },
+      { ...axis, size: 52, values: (_, values) => values.map((value) => format(value, chart.unit)) },
+    ],
+    series: [
+      { label: "update", value: (_, value) => value ?? "" },
+      ...lines.map((line) => ({ label: visible(line.label), stroke: line.stroke, fill: line.fill, dash: line.dash, width: line.width ?? (chart.stacked ? 0.5 : 2),
+        class: line.silent ? "silent" : "drawn", value: (_, value, __, place) => (place === null ? "" : format(line.raw?.[place], chart.unit)),
+        points: { show: !chart.stacked && updates.length < 3 } })),
+    ],
+    hooks: { drawAxes: [(plot) => {
+      const { ctx, bbox } = plot;
+      ctx.save();
+      ctx.strokeStyle = color("muted");
+      ctx.setLineDash([4, 4]);
+      for (const update of anchors) {
+        const x = Math.round(plot.valToPos(update, "x", true));
+        if (x < bbox.left || x > bbox.left + bbox.width) continue;
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top);
+        ctx.lineTo(x, bbox.top + bbox.height);
+        ctx.stroke();
+      }
+      ctx.restore();
+    }] },
   };
 }
 
 function drawChart(figure, chart, data, run) {
-  const plot = figure.querySelector(".plot");
-  if (!shown(chart, run).length) {
-    plot.className = "plot absent";
-    plot.replaceChildren("Not logged by this run.");
+  const place = figure.querySelector(".plot"), mine = shown(chart, run);
+  DRAWN.get(figure)?.destroy();
+  DRAWN.delete(figure);
+  if (!mine.length) {
+    place.className = "plot absent";
+    place.replaceChildren("Not logged by this run.");
     return;
   }
-  plot.setAttribute("role", "img");
-  plot.setAttribute("aria-label", visible(`${chart.title}. ${chart.words.join(". ")}`));
-  Plotly.react(plot, traces(chart, data, run), layout(chart, data, run), {
-    responsive: true, displaylogo: false, displayModeBar: false, showTips: false });
-  DRAWN.set(figure, chart);
+  place.className = "plot";
+  place.replaceChildren();
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", visible(`${chart.title}. ${chart.words.join(". ")}`));
+  const updates = chartUpdates(mine, data), lines = chartLines(chart, data, run, updates);
+  const anchors = chart.anchors.filter((entry) => data.runs.length === 1 || entry.run === run).flatMap((entry) => entry.x);
+  const plot = new uPlot(chartOptions(chart, lines, updates, anchors, place.clientWidth), [updates, ...lines.map((line) => line.values)], place);
+  DRAWN.set(figure, plot);
 }
 
+const chartUpdates = (series, data) => [...new Set(series.flatMap(({ run }) => data.runs[run].updates))].sort((a, b) => a - b);
+
 function fillNumbers(details, chart, data, run) {
-  const mine = shown(chart, run), updates = [...new Set(mine.flatMap((series) => data.runs[series.run].updates))].sort((a, b) => a - b);
-  const step = Math.ceil(updates.length / TABLE_ROWS);
-  const at = mine.map((series) => new Map(data.runs[series.run].updates.map((update, place) => [update, series.y[place]])));
-  const rows = updates.filter((_, place) => place % step === 0 || place === updates.length - 1)
-    .map((update) => [update, ...at.map((values) => values.get(update) ?? "–")]);
+  const mine = shown(chart, run), updates = chartUpdates(mine, data), step = Math.ceil(updates.length / TABLE_ROWS);
+  const columns = mine.map((series) => aligned(series, data, updates));
+  const rows = updates.map((update, place) => [update, ...columns.map((values) => values[place] ?? "–")])
+    .filter((_, place) => place % step === 0 || place === updates.length - 1);
   details.querySelector("div")?.remove();
   details.append(element("div", { tabindex: 0, role: "region", "aria-label": `Numbers of ${chart.title}` },
     step > 1 ? element("p", { class: "small muted" }, `Every ${step}th update.`) : null,
@@ -99,23 +140,32 @@ function fillNumbers(details, chart, data, run) {
 
 function setUpCharts(data) {
   let run = 0;
-  const figures = [...document.querySelectorAll("[data-chart]")];
+  const figures = [...document.querySelectorAll("[data-chart]")], seen = new Set();
   const chartOf = (figure) => data.charts[Number(figure.dataset.chart)];
-  const observer = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
-    observer.unobserve(entry.target);
-    drawChart(entry.target, chartOf(entry.target), data, run);
+  const draw = (figure) => drawChart(figure, chartOf(figure), data, run);
+  const observer = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => {
+    observer.unobserve(target);
+    seen.add(target);
+    draw(target);
   }), { rootMargin: "300px" });
-  figures.forEach((figure) => observer.observe(figure));
-  figures.forEach((figure) => figure.querySelector(".numbers")?.addEventListener("toggle", (event) => {
-    if (event.target.open) fillNumbers(event.target, chartOf(figure), data, run);
+  const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+    const plot = DRAWN.get(target.closest("figure"));
+    if (plot && plot.width !== target.clientWidth) plot.setSize({ width: target.clientWidth, height: HEIGHT });
   }));
+  figures.forEach((figure) => {
+    observer.observe(figure);
+    sizes.observe(figure.querySelector(".plot"));
+    figure.querySelector(".numbers")?.addEventListener("toggle", (event) => {
+      if (event.target.open) fillNumbers(event.target, chartOf(figure), data, run);
+    });
+  });
   document.getElementById("run")?.addEventListener("change", (event) => {
     run = Number(event.target.value);
+    seen.forEach(draw);
     figures.forEach((figure) => {
-      if (DRAWN.has(figure)) drawChart(figure, chartOf(figure), data, run);
       const open = figure.querySelector(".numbers[open]");
       if (open) fillNumbers(open, chartOf(figure), data, run);
     });
   });
-  return () => DRAWN.forEach((chart, figure) => drawChart(figure, chart, data, run));
+  return () => seen.forEach(draw);
 }

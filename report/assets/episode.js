@@ -86,7 +86,7 @@ function showEpisode(place, data, index, group, current, open) {
       meta(facts), meta(scored)),
     element("div", { class: "pair" },
       element("div", { class: "panel" }, element("h5", {}, "Answer ", tierMark(tier)), resultPart(sql, group, "The episode gave no answer."),
-        episode.error ? element("p", { class: "small wrong" }, `Scored as: ${episode.error}`) : null),
+        episode.error && !group.results[sql]?.error ? element("p", { class: "small wrong" }, `Scored as: ${episode.error}`) : null),
       element("div", { class: "panel" }, element("h5", {}, "Gold query"), resultPart(index.gold, group, "No gold query."))),
     element("h4", {}, "Turns"),
     element("ol", { class: "turns" }, episode.turns.map((turn, at) => turnPart(turn, at, at === episode.turns.length - 1))),

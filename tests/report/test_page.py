@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from corpus import PreparedCorpus
-from report.charts import CHARTS
+from report.charts import CHARTS, Chart
+from report.counts import TIERS
+from report.curves import Curves
 from report.file import write_report
 from tests.report.makers import HOSTILE, QUESTIONS, make_run
 
@@ -33,6 +35,23 @@ def found(page: Page) -> int:
     return page.locator("#list > li").count()
 
 
+def painted(figure: Locator, chart: Chart) -> int:
+    """Pixels of a chart in the colour of one of its series."""
+    return figure.locator("canvas").evaluate(
+        """(canvas, names) => {
+            const style = getComputedStyle(document.documentElement);
+            const wanted = new Set(names.map((name) => style.getPropertyValue(`--${name}`).trim().toLowerCase()));
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const hex = (value) => value.toString(16).padStart(2, "0");
+            let found = 0;
+            for (let at = 0; at < data.length; at += 4)
+                if (wanted.has("#" + hex(data[at]) + hex(data[at + 1]) + hex(data[at + 2]))) found++;
+            return found;
+        }""",
+        [name if name != "run" else "run-0" for _, _, name, _ in chart.series(Curves([], 0))] + [*TIERS, "stage-0"],
+    )
+
+
 def test_every_chart_is_drawn_or_says_that_it_was_not_logged(page: Page) -> None:
     figures = page.locator("[data-chart]")
     assert figures.count() == len(CHARTS)
@@ -42,11 +61,9 @@ def test_every_chart_is_drawn_or_says_that_it_was_not_logged(page: Page) -> None
         if chart.key == "masked":
             expect(figure.locator(".plot")).to_have_text("Not logged by this run.")
             continue
-        expect(figure.locator(".plot svg").first).to_be_attached()
-        assert figure.locator(".plot path.js-line").count() > 0, chart.key
+        expect(figure.locator("canvas")).to_be_visible()
+        assert painted(figure, chart) > 100, chart.key
         assert chart.title in (figure.locator(".plot").get_attribute("aria-label") or "")
-    anchors = page.locator("[data-chart]").nth([c.key for c in CHARTS].index("kl")).locator(".shapelayer path")
-    assert anchors.count() == 1, "the anchor before update 3"
 
 
 def test_a_charts_numbers_are_a_table(page: Page) -> None:
@@ -223,7 +240,7 @@ def test_two_runs_are_laid_over_each_other(visit: Visit, run: Path, place: Path,
     page = visit(write_report([run, other], place / "two.html").as_uri())
     reward = page.locator("[data-chart]").nth([c.key for c in CHARTS].index("reward"))
     reward.scroll_into_view_if_needed()
-    expect(reward.locator(".legendtext")).to_have_text(["alpha: reward", "beta <b>: reward"])
+    expect(reward.locator(".u-legend .u-label")).to_have_text(["update", "alpha: reward", "beta <b>: reward"])
     page.locator("#run").select_option("1")
     outcomes = page.locator("[data-chart]").first
     outcomes.locator("summary").click()
