@@ -69,7 +69,6 @@ def check_updates(finished):
     lines = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
     updates = [line for line in lines if "loss" in line]
     assert len(updates) == UPDATES
-    print(json.dumps(updates, indent=1))
     for line in updates:
         assert line["sampling/logp_difference"] < MEAN
         assert 0.5 < line["importance/sequence_ratio_mean"] < 2.0
