@@ -7,6 +7,7 @@
 #   make vllm-env        an environment with vLLM in .venv-vllm: vLLM itself where there is a GPU, a CPU build for tests elsewhere
 #   make vllm-test       the tests that need it, and those of rollouts with its older transformers
 #   make browser         install a Chromium for the tests of the run report, where there is none
+#   make agent           build/sqale_agent.py: the agent as one file
 #   make bench           every program under benchmarks/; fails when one misses its limit
 #   make clean           remove caches and builds; .venv, data/ and runs/ stay
 
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VLLM_VENV)/.installed
 
-.PHONY: demo finding test lint fix slow fuzz vllm-env vllm-test browser bench clean install
+.PHONY: demo finding test lint fix slow fuzz vllm-env vllm-test browser bench agent clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -76,6 +77,9 @@ bench: $(STAMP)
 	@failed=""; for program in benchmarks/*.py; do \
 		echo "== $$program"; $(BIN)/python $$program || failed="$$failed $$program"; \
 	done; test -z "$$failed" || { echo "error: over their limits:$$failed"; exit 1; }
+
+agent: $(STAMP)
+	$(BIN)/python scripts/build_agent.py $(ARGS)
 
 clean:
 	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,6 +25,11 @@ BOOT = (
 KEEP = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "SYSTEMROOT")  # enough to find the SQLite library
 
 
+def boot_arguments() -> list[str]:
+    """Python's arguments that make a process a worker: a program, and where it finds its modules."""
+    return ["-c", BOOT, str(Path(__file__).parent)]
+
+
 class Worker:
     """One process, its socket, and the keys of the connections it holds. Used by one thread at a time."""
 
@@ -32,7 +37,7 @@ class Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, str(Path(__file__).parent)],
+                [sys.executable, "-I", "-S", "-B", "-X", "utf8", *boot_arguments()],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={"MALLOC_ARENA_MAX": "1"} | {name: os.environ[name] for name in KEEP if name in os.environ},

@@ -1,20 +1,22 @@
 """How results look: rows as a table, long things cut, nothing that a tokenizer cannot take."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_KEPT = "\n\t\u200c\u200d"  # scripts and emoji need the joiners, and they move nothing
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]], cell_chars: int) -> list[str]:
     """A heading and one line a row (project page); a result without rows says so (our assumption)."""
-    lines = [" | ".join([_cell(column, cell_chars) for column in columns])]
-    lines += [" | ".join([_cell(value, cell_chars) for value in row]) for row in rows]
+    lines = [" | ".join([cell(column, cell_chars) for column in columns])]
+    lines += [" | ".join([cell(value, cell_chars) for value in row]) for row in rows]
     return lines if len(lines) > 1 else [*lines, "(no rows)"]
 
 
-def _cell(value: Any, size: int) -> str:
+def cell(value: Any, size: int) -> str:
     """A value on one line: NULL as ``None``, blobs as SQL literals, line ends as ``\\n``."""
     # A blob has two digits a byte: no more of them are turned into text than the cell can show.
     text = f"x'{value[:size].hex().upper()}'" if isinstance(value, bytes) else str(value)
@@ -39,3 +41,20 @@ def one_line(text: str, size: int) -> str:
 def printable(text: str) -> str:
     """Lone surrogates replaced: bytes that are not UTF-8 travel as such, and no tokenizer takes them."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def harmless(text: str) -> str:
+    """Text from a database or a policy as a terminal may show it: control and direction characters are written out.
+
+    Line ends and tabs stay. An escape sequence in a cell could otherwise recolour, hide or overwrite what was printed.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character in _KEPT or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -181,6 +181,8 @@ class TrainConfig:
     importance_cap: float = key(3.0, "assumption", "largest ratio of the correction", above=0)
     save_updates: int = key(50, "ours", "updates between two checkpoints", low=1)
     keep_checkpoints: int = key(2, "ours", "newest checkpoints kept", low=1)
+    push_every: int = key(0, "ours", "updates between two checkpoints that are pushed to the Hub; 0 pushes none", low=0)
+    push_repo: str | None = key(None, "ours", "Hub repository, OWNER/NAME, that takes them; a new one is private")
     log_to: list[str] = key(
         [], "ours", "trackers beside the plain log; WANDB_PROJECT names their project", choices=("wandb", "trackio")
     )

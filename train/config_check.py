@@ -12,7 +12,7 @@ from train.config import Config
 # Keys that leave the experiment as it is: how often it is saved, where it runs, what is logged and evaluated.
 FREE_ON_RESUME = re.compile(
     r"output|corpus\.source|env\.workers|evaluate\..*|model\.gradient_checkpointing|rollout\.(backend|vllm_.*)"
-    r"|train\.(micro_batch|save_updates|keep_checkpoints|log_to|log_episodes_updates|threads|use_cpu)"
+    r"|train\.(micro_batch|save_updates|keep_checkpoints|push_.*|log_to|log_episodes_updates|threads|use_cpu)"
 )
 
 Relation = tuple[str, bool, str]  # key, does it hold, what to say
@@ -112,6 +112,16 @@ def _relations(config: Config) -> list[Relation]:
             f"({config.reward.gold_seconds:g}) must not be under env.query_seconds ({config.env.query_seconds:g})",
         ),
         *demo_relations(config.corpus),
+        (
+            "train.push_every",
+            config.train.push_every % config.train.save_updates == 0,
+            f"({config.train.push_every}) must be a multiple of train.save_updates ({config.train.save_updates})",
+        ),
+        (
+            "train.push_repo",
+            not config.train.push_every or bool(config.train.push_repo),
+            "must name a repository, OWNER/NAME, where train.push_every is set",
+        ),
         ("curriculum.start", *_mixture(curriculum.start)),
         ("curriculum.end", *_mixture(curriculum.end)),
         (

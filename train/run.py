@@ -31,6 +31,7 @@ from train.preflight import (
     eligible_questions,
 )
 from train.progress import ProgressLog
+from train.push import CheckpointPush
 from train.schedule import warmup_steps
 from train.shape import accumulation, is_main_process, launched_processes
 from train.trackers import EpisodeTables, continue_run
@@ -144,6 +145,16 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
     )
 
 
+def push_callbacks(config: Config, folder: Path, console: Console) -> list[CheckpointPush]:
+    """What pushes checkpoints during the run, where the configuration asks for it."""
+    train = config.train
+    return (
+        [CheckpointPush(folder, train.push_every, train.push_repo, console)]
+        if train.push_every and train.push_repo
+        else []
+    )
+
+
 def run(config: Config, resume: bool = False, console: Console | None = None) -> FinishedRun:
     """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
     console = console or Console()
@@ -168,7 +179,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
         model=with_adapters(load_policy(config.model, path), config),
         args=grpo_config(config, folder, launched_processes()),
         processing_class=tokenizer,
-        callbacks=[progress, EpisodeTables(config, folder)],
+        callbacks=[progress, EpisodeTables(config, folder), *push_callbacks(config, folder, console)],
     )
     check_world_size(trainer.accelerator.num_processes)
     trainer.remove_callback(PrinterCallback)

@@ -1,0 +1,209 @@
+"""The command line: what it answers, and one clear sentence for whatever keeps it from starting."""
+
+import io
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from env.text import harmless
+
+SHORT = ["--backend", "transformers", "--max-turn-tokens", "8", "--tool-turns", "1"]
+
+
+@pytest.fixture
+def ask(agent_module, tiny_model, capsys):
+    """Run the command line in this process; returns (exit status, stdout, stderr)."""
+
+    def run(*arguments, model=tiny_model, question=("--question", "How many shops?")):
+        status = agent_module.main(["--model", str(model), *question, *SHORT, *map(str, arguments)])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_a_question_gives_sql_rows_and_how_it_ended(ask, shop):
+    status, out, _ = ask("--db", shop)
+    assert status == 0
+    assert "Ended    by final_turn after 2 turns" in out and "SQL" in out
+
+
+def test_json_is_one_line_with_the_whole_trace(ask, shop):
+    status, out, _ = ask("--db", shop, "--json", "--evidence", "a shop is a shop")
+    result = json.loads(out)
+    assert status == 0 and out.count("\n") == 1
+    assert {"sql", "rows", "columns", "ended_by", "turns", "trace", "error"} <= set(result)
+    assert result["turns"] == len(result["trace"]) == 2
+    assert "no tool call found" in result["trace"][0]["observation"]
+
+
+def test_the_trace_shows_every_turn_and_its_result(ask, shop):
+    _, out, _ = ask("--db", shop, "--trace", "--color", "always", "--evidence", "a hint")
+    assert all(f"Turn {number}" in out for number in (1, 2)) and "\x1b[36m" in out and "Hint     a hint" in out
+    _, plain, _ = ask("--db", shop, "--trace")
+    assert "\x1b" not in plain
+
+
+def test_the_same_seed_gives_the_same_answer_and_another_one_another(ask, shop):
+    answers = [json.loads(ask("--db", shop, "--json", "--seed", seed)[1])["trace"] for seed in (1, 1, 2)]
+    assert answers[0] == answers[1] != answers[2]
+
+
+def test_questions_of_a_file_come_back_in_its_order(ask, shop, tmp_path):
+    shutil.copy(shop, tmp_path / "other.sqlite")
+    lines = ["How many shops?", "", '{"question": "Which cities?", "db": "other.sqlite", "evidence": "oslo"}']
+    (tmp_path / "questions.txt").write_text("\n".join(lines))
+    asked = ("--questions", str(tmp_path / "questions.txt"))
+    status, out, _ = ask("--db", shop, "--json", question=asked)
+    results = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [result["question"] for result in results] == ["How many shops?", "Which cities?"]
+    assert [result["database"] for result in results] == [str(shop), str(tmp_path / "other.sqlite")]
+    _, out, _ = ask("--db", shop, "--trace", question=asked)
+    assert out.count("Question") == out.count("Ended") == 2 and out.count("Turn 1") == 2
+
+
+def test_a_conversation_ends_with_an_empty_line(ask, shop, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("How many shops?\nWhich cities?\n\nnot read"))
+    status, out, _ = ask("--db", shop, "--json", question=("--interactive",))
+    assert status == 0
+    assert [json.loads(line)["question"] for line in out.splitlines()] == ["How many shops?", "Which cities?"]
+
+
+def test_it_runs_alone_in_an_empty_folder(agent_file, tiny_model, shop, tmp_path):
+    shutil.copy(agent_file, tmp_path / "sqale_agent.py")
+    command = [sys.executable, "-I", "sqale_agent.py", "--model", str(tiny_model), "--db", str(shop), *SHORT]
+    done = subprocess.run(
+        [*command, "--question", "How many?", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["turns"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["sqale_agent.py"], "it writes nothing beside itself"
+
+
+# What keeps it from starting
+
+
+def assert_sentence(result, *words):
+    status, out, error = result
+    assert status == 2 and not out
+    assert error.startswith("error: ") and error.count("\n") == 1 and "Traceback" not in error
+    assert all(word in error for word in words), error
+
+
+def test_a_path_without_a_database_is_named(ask, tmp_path):
+    assert_sentence(ask("--db", tmp_path / "gone.sqlite"), "no database file", "gone.sqlite")
+    assert_sentence(ask("--db", tmp_path), "no database file")
+
+
+@pytest.mark.parametrize("content", [b"name,city\nada,oslo\n" * 100, bytes(range(256)) * 16], ids=["text", "encrypted"])
+def test_a_file_that_is_no_sqlite_database_is_named(ask, tmp_path, content):
+    (tmp_path / "shop.sqlite").write_bytes(content)
+    assert_sentence(ask("--db", tmp_path / "shop.sqlite"), "shop.sqlite", "not a database", "encrypted")
+
+
+def test_a_damaged_database_is_named(ask, shop, tmp_path):
+    (tmp_path / "cut.sqlite").write_bytes(shop.read_bytes()[:2000])
+    assert_sentence(ask("--db", tmp_path / "cut.sqlite"), "cut.sqlite")
+
+
+def test_a_database_that_another_program_writes_is_read(ask, tmp_path):
+    """A write-ahead log in use is read with the database; a rollback lock that holds no change yet is no bar."""
+    for mode in ("wal", "delete"):
+        path = tmp_path / f"{mode}.sqlite"
+        with sqlite3.connect(path, isolation_level=None) as writer:
+            writer.execute(f"PRAGMA journal_mode={mode}")
+            writer.execute("CREATE TABLE t (a)")
+            writer.execute("INSERT INTO t VALUES (1)")
+            if mode == "delete":
+                writer.execute("BEGIN EXCLUSIVE")
+            assert ask("--db", path)[0] == 0, mode
+        writer.close()
+
+
+def test_changes_that_were_left_behind_are_named(ask, tmp_path):
+    source, path = tmp_path / "live.sqlite", tmp_path / "copy.sqlite"
+    with sqlite3.connect(source, isolation_level=None) as writer:
+        writer.execute("PRAGMA journal_mode=wal")
+        writer.execute("CREATE TABLE t (a)")
+        shutil.copy(source, path)
+        shutil.copy(f"{source}-wal", f"{path}-wal")
+    writer.close()
+    assert_sentence(ask("--db", path), "copy.sqlite-wal", "wal_checkpoint")
+    with sqlite3.connect(tmp_path / "half.sqlite", isolation_level=None) as writer:
+        writer.execute("CREATE TABLE t (a)")
+        writer.execute("PRAGMA cache_size=1")
+        writer.execute("BEGIN")
+        writer.executemany("INSERT INTO t VALUES (?)", [("x" * 3000,)] * 200)
+        assert_sentence(ask("--db", tmp_path / "half.sqlite"), "half.sqlite-journal", "did not complete")
+    writer.close()
+
+
+def test_a_model_that_is_not_there_is_named(ask, shop, tmp_path):
+    assert_sentence(ask("--db", shop, model=tmp_path / "gone"), "no model at", "gone")
+    assert_sentence(ask("--db", shop, model=tmp_path), "config.json")
+    assert_sentence(ask("--db", shop, model="nobody/no-such-model"), "nobody/no-such-model", "cannot be loaded")
+    (tmp_path / "config.json").write_text("{}")
+    assert_sentence(ask("--db", shop, model=tmp_path), "cannot be loaded")
+
+
+def test_a_backend_that_is_not_installed_is_named(agent_file, shop, tiny_model):
+    """Without site-packages there is neither torch nor vLLM."""
+    for backend, package in (("vllm", "vllm"), ("transformers", "torch and transformers")):
+        command = [sys.executable, "-I", "-S", str(agent_file), "--model", str(tiny_model), "--db", str(shop)]
+        done = subprocess.run(
+            [*command, "--question", "How many?", "--backend", backend], capture_output=True, text=True, timeout=60
+        )
+        assert_sentence((done.returncode, done.stdout, done.stderr), f"needs {package}", "pip install")
+
+
+def test_questions_and_options_that_make_no_sense_are_named(ask, shop, tmp_path):
+    assert_sentence(ask(), "--db")
+    assert_sentence(ask("--db", shop, question=("--question", " ")), "empty")
+    assert_sentence(ask("--db", shop, "--top-p", 0), "--top-p")
+    assert_sentence(ask("--db", shop, "--temperature", -1), "--temperature")
+    assert_sentence(ask("--db", shop, "--prompts", tmp_path / "gone.json"), "gone.json")
+    file = tmp_path / "questions.jsonl"
+    asked = ("--questions", str(file))
+    assert_sentence(ask("--db", shop, question=asked), "questions.jsonl")
+    for content, words in (
+        ("\n", ("no question",)),
+        ("How many?\n{", ("line 2", "not valid JSON")),
+        ('{"question": ""}', ("line 1", '"question"')),
+        ('{"question": "a", "db": 3}', ("line 1", '"db"')),
+    ):
+        file.write_text(content)
+        assert_sentence(ask("--db", shop, question=asked), *words)
+    file.write_text("How many?")
+    assert_sentence(ask(question=asked), "line 1 names no database")
+    for arguments in (["--rows", "0"], ["--seconds", "x"], ["--backend", "mlx"]):
+        with pytest.raises(SystemExit) as stopped:
+            ask("--db", shop, *arguments)
+        assert stopped.value.code == 2
+
+
+# What a terminal shows
+
+
+def test_text_of_strangers_moves_nothing_on_a_terminal(agent_module):
+    hostile = "a\x1b[2Jb\x07\r\u202ec\u2028d\x9b\udc80 grün \U0001f469\u200d\U0001f4bb\n\tend"
+    assert harmless(hostile) == (
+        "a\\x1b[2Jb\\x07\\x0d\\u202ec\\u2028d\\x9b\\udc80 grün \U0001f469\u200d\U0001f4bb\n\tend"
+    )
+    out = io.StringIO()
+    printer = agent_module.Printer(out, colour=False)
+    printer.question(hostile, hostile, hostile)
+    call = {"tool": "run_query", "args": {"sql": hostile}, "result": hostile, "error": None}
+    printer.turn(1, {"completion": f"{hostile}</think>{hostile}", "calls": [call], "observation": hostile})
+    answer = {"sql": hostile, "error": None, "columns": [hostile], "rows": [(hostile,)], "truncated": True}
+    printer.answer({**answer, "ended_by": "submit_sql", "turns": 1, "calls": 1, "seconds": 0.1})
+    assert not {"\x1b", "\r", "\x07", "\x9b", "\u202e", "\u2028", "\udc80"} & set(out.getvalue())
+
+
+def test_json_takes_every_value_that_sqlite_has(agent_module):
+    rows = [(1, 2.5, "x\udc80", b"\x00\xff", None, float("inf"))]
+    result = json.loads(agent_module.to_json({"rows": rows, "sql": "SELECT 1", "prompt_ids": [1]}))
+    assert result == {"rows": [[1, 2.5, "x\udc80", "x'00FF'", None, "inf"]], "sql": "SELECT 1"}

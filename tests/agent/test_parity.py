@@ -1,0 +1,100 @@
+"""The single file and the training environment: the same tokens in, the same tokens, results, end and answer out."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+from rich.console import Console
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from env.chance import key_int
+from env.episode import Episode, EpisodeLimits
+from env.prompts import load_prompts
+from env.sandbox import Sandbox
+from evaluate.harness import choose_questions
+from tests.agent.conftest import PROMPTS
+from tests.conftest import ROOT
+from train.agent.agent import turn_record
+from train.config_load import load_config
+from train.data import open_corpus
+from train.experiment import episode_settings
+from train.rollout.chat import chat_frame
+from train.rollout.group import open_world
+from train.rollout.lockstep import play
+from train.rollout.tokens import Sampling
+
+
+def assert_same(result, episode, tokens):
+    assert result["prompt_ids"] == tokens.prompt_ids
+    assert result["completion_ids"] == tokens.completion_ids
+    assert result["env_mask"] == tokens.env_mask
+    assert result["trace"] == [turn_record(turn) for turn in episode.turns]
+    assert (result["sql"], result["ended_by"]) == (episode.finished.sql, episode.finished.ended_by)
+
+
+def load(path):
+    return AutoModelForCausalLM.from_pretrained(path, dtype="auto"), chat_frame(AutoTokenizer.from_pretrained(path))
+
+
+def test_a_random_policy_plays_the_same_episodes_in_both(agent_module, tiny_model, shop):
+    sampling = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_turn_tokens": 16, "max_episode_tokens": 1200}
+    questions = [f"How many shops are there in city number {number}?" for number in range(8)]
+    model, frame = load(tiny_model)
+    with Sandbox(shop) as sandbox, ThreadPoolExecutor(4) as pool:
+        episodes = [
+            Episode(question, sandbox, EpisodeLimits(3), prompts=load_prompts(PROMPTS)) for question in questions
+        ]
+        played = play(model, frame, episodes, range(8), Sampling(**sampling), pool)
+    agent = agent_module.SQaLeAgent(
+        *agent_module.transformers_generate(tiny_model),
+        sampling=agent_module.Sampling(**sampling),
+        episode_limits=agent_module.EpisodeLimits(3),
+    )
+    asked = [agent_module.AgentQuestion(question, shop, key=key) for key, question in enumerate(questions)]
+    for result, episode, tokens in zip(agent.run_many(asked), episodes, played, strict=True):
+        assert_same(result, episode, tokens)
+
+
+@pytest.mark.slow
+def test_the_demo_policy_plays_200_test_questions_the_same_in_both(agent_module):
+    """Schemas, questions and policy of the demo; the policy is built where it is not cached."""
+    from train.run import policy_path
+
+    config = load_config([ROOT / "configs" / "demo.yaml"])
+    corpus = open_corpus(config, "test")
+    path = policy_path(config, Console(quiet=True))
+    section = config.evaluate
+    sampling = Sampling(
+        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
+    )
+    settings = episode_settings(config, section.tables, section.query_seconds)
+    draw = (config.seed, 0)
+    with ExitStack() as stack:
+        worlds = [
+            stack.enter_context(
+                open_world(corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers)
+            )
+            for index in choose_questions(corpus, 200, config.seed)
+        ]
+        episodes = [world.episode(settings.episode, settings.prompts, False, True) for world in worlds]
+        keys = [key_int("tokens", *draw, world.question.question_id, 0) for world in worlds]
+        model, frame = load(path)
+        with ThreadPoolExecutor(8) as pool:
+            played = [
+                tokens
+                for start in range(0, 200, 64)
+                for tokens in play(model, frame, episodes[start : start + 64], keys[start : start + 64], sampling, pool)
+            ]
+        agent = agent_module.SQaLeAgent(
+            *agent_module.transformers_generate(path), sampling=agent_module.Sampling(**vars(sampling))
+        )
+        results = agent.run_many(
+            [
+                agent_module.AgentQuestion(world.question.text, world.database.path, world.question.evidence, key)
+                for world, key in zip(worlds, keys, strict=True)
+            ]
+        )
+        for result, episode, tokens in zip(results, episodes, played, strict=True):
+            assert_same(result, episode, tokens)
+    assert len({result["ended_by"] for result in results}) > 1
+    assert sum(call["error"] is None for result in results for turn in result["trace"] for call in turn["calls"]) > 200

@@ -1,0 +1,229 @@
+"""Exports of runs: what is in the folder, that untrained tensors are the original's bytes, that others load it."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, Qwen3_5ForConditionalGeneration
+
+from env.prompts import load_prompts
+from tests.checkpoints import tiny_text_only, tiny_vision_language
+from tests.conftest import ROOT
+from train.config_load import load_config, save_config
+from train.export.command import main
+from train.export.curves import draw, means
+from train.export.folder import run_settings
+from train.folder import COMPLETE, CONFIG
+
+PROMPTS = "configs/prompts/demo.json"
+
+
+def make_run(folder, base, *overrides):
+    """A run's folder over ``base`` without a checkpoint in it yet."""
+    config = load_config([ROOT / "configs" / "demo.yaml"], [f"model.path={base}", "name=ada", *overrides])
+    checkpoint = folder / "checkpoint-12"
+    checkpoint.mkdir(parents=True)
+    save_config(config, folder / CONFIG)
+    lines = [
+        {"update": n, "reward": n / 10, "equivalent_rate": n / 20, "executable_rate": 0.3, "parsable_rate": 0.1}
+        | {"invalid_rate": 0.1, "rounds": 4.0, "tool_calls": 3.0 + n}
+        for n in range(12)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return config, checkpoint
+
+
+def train_a_little(model, checkpoint, tokenizer_from):
+    """Move what a run moves, and save as the trainer does."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "visual" not in name:
+                parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    model.save_pretrained(checkpoint)
+    (checkpoint / COMPLETE).touch()
+
+
+@pytest.fixture(scope="module")
+def vision_run(tmp_path_factory):
+    """(base, run): a tiny vision-language policy with ``mtp.*`` tensors, and a run over it."""
+    work = tmp_path_factory.mktemp("vision")
+    base = tiny_vision_language(work / "base")
+    _, checkpoint = make_run(work / "run", base)
+    train_a_little(Qwen3_5ForConditionalGeneration.from_pretrained(base, dtype=torch.float32), checkpoint, base)
+    return base, work / "run"
+
+
+@pytest.fixture(scope="module")
+def exported(vision_run, tmp_path_factory):
+    """The export of that run, verified as a user's is."""
+    base, run = vision_run
+    folder = run / "evaluations" / "after"
+    folder.mkdir(parents=True)
+    summary = {"n": 300, "equivalent": 0.523, "calls": 6.3, "intervals": {"equivalent": [0.466, 0.579]}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    out = tmp_path_factory.mktemp("exports") / "ada"
+    done = subprocess.run(
+        [sys.executable, "scripts/export.py", str(run), "--out", str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "verified: loaded, and one episode played" in done.stdout
+    return out
+
+
+def test_names_and_shapes_are_the_originals_and_only_the_language_model_differs(vision_run, exported):
+    old, new = (load_file(folder / "model.safetensors") for folder in (vision_run[0], exported))
+    assert list(old) == list(new)
+    kept = [name for name in old if ".visual." in name or name.startswith("mtp.")]
+    assert any(name.startswith("mtp.") for name in kept) and any(".visual." in name for name in kept)
+    for name, tensor in old.items():
+        assert new[name].shape == tensor.shape and new[name].dtype == tensor.dtype, name
+        assert torch.equal(new[name].view(torch.uint8), tensor.view(torch.uint8)) == (name in kept), name
+
+
+def test_the_trained_weights_are_the_checkpoints_rounded(vision_run, exported):
+    trained, new = (load_file(folder / "model.safetensors") for folder in (vision_run[1] / "checkpoint-12", exported))
+    language = [name for name in trained if ".visual." not in name and name in new]
+    assert len(language) > 40
+    for name in language:
+        assert torch.equal(new[name], trained[name].to(new[name].dtype)), name
+
+
+def test_transformers_loads_it_as_its_own_class_without_a_missing_tensor(exported):
+    _, info = Qwen3_5ForConditionalGeneration.from_pretrained(exported, output_loading_info=True)
+    assert not info["missing_keys"] and not info["mismatched_keys"]
+    AutoModelForCausalLM.from_pretrained(exported)
+
+
+def test_the_folder_holds_all_that_its_user_needs(vision_run, exported):
+    names = {path.name for path in exported.iterdir()}
+    assert {"README.md", "LICENSE", "curves.svg", "sqale_agent.py", "prompts.json", "training_config.yaml"} <= names
+    assert {"config.json", "tokenizer.json", "preprocessor_config.json", "chat_template.jinja"} <= names
+    for name in ("config.json", "tokenizer.json", "preprocessor_config.json", "chat_template.jinja"):
+        assert (exported / name).read_bytes() == (vision_run[0] / name).read_bytes()
+    generation = json.loads((exported / "generation_config.json").read_text())
+    vocabulary = json.loads((exported / "tokenizer.json").read_text())["added_tokens"]
+    ids = {token["content"]: token["id"] for token in vocabulary}
+    assert generation["eos_token_id"] == [ids["<|im_end|>"], ids["<|endoftext|>"]]
+    assert (generation["temperature"], generation["top_p"], generation["top_k"]) == (0.6, 0.95, 20)
+    assert generation["do_sample"] is True
+    assert load_prompts(exported / "prompts.json") == load_prompts(ROOT / PROMPTS)
+    assert load_config([exported / "training_config.yaml"]).name == "ada"
+
+
+def test_the_card_is_made_from_the_run(exported):
+    card = (exported / "README.md").read_text()
+    assert card.startswith("---\nlicense: apache-2.0\n") and "\n# ada\n" in card
+    for part in ("12 updates", "52.3% (46.6% to 57.9%)", "| after | 300 |", "curves.svg", "wolff2026sqale", "0.0005"):
+        assert part in card, part
+    assert "base_model" not in card, "a folder of this machine has no name on the Hub"
+    assert str(ROOT.parent) not in card
+    assert (exported / "curves.svg").read_text().count("<polyline") == 5
+
+
+def test_a_text_only_policy_is_exported_as_it_is(tmp_path):
+    base = tiny_text_only(tmp_path / "base")
+    _, checkpoint = make_run(tmp_path / "run", base)
+    train_a_little(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), checkpoint, base)
+    assert main([str(checkpoint), "--out", str(tmp_path / "out"), "--no-verify", "--dtype", "float32"]) == 0
+    trained, new = (load_file(folder / "model.safetensors") for folder in (checkpoint, tmp_path / "out"))
+    assert all(torch.equal(trained[name], new[name]) for name in new)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == ["Qwen3_5ForCausalLM"]
+
+
+def test_a_text_only_checkpoint_goes_back_into_a_vision_language_policy(vision_run, tmp_path):
+    """As of a run that loaded the base by AutoModelForCausalLM."""
+    base, _ = vision_run
+    _, checkpoint = make_run(tmp_path / "run", base)
+    train_a_little(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), checkpoint, base)
+    assert main([str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--no-verify"]) == 0
+    old, new = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "out"))
+    assert list(old) == list(new)
+    assert not torch.equal(old["model.language_model.norm.weight"], new["model.language_model.norm.weight"])
+
+
+def test_adapters_are_merged(vision_run, tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    base, _ = vision_run
+    _, checkpoint = make_run(tmp_path / "run", base, "model.lora_rank=4")
+    model = get_peft_model(
+        Qwen3_5ForConditionalGeneration.from_pretrained(base, dtype=torch.float32),
+        LoraConfig(r=4, target_modules=["q_proj", "in_proj_qkv", "down_proj"], exclude_modules=".*visual.*"),
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0, 0.2)
+    model.save_pretrained(checkpoint)
+    (checkpoint / COMPLETE).touch()
+    assert main([str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--no-verify"]) == 0
+    old, new = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "out"))
+    assert list(old) == list(new)
+    changed = {name for name in old if not torch.equal(old[name], new[name])}
+    assert changed and all(
+        name.rpartition(".weight")[0].endswith(("q_proj", "in_proj_qkv", "down_proj")) for name in changed
+    )
+    assert not any(".visual." in name or name.startswith("mtp.") for name in changed)
+
+
+# What cannot be exported
+
+
+def test_what_cannot_be_exported_is_one_sentence_and_leaves_no_folder(vision_run, tmp_path, capsys):
+    base, run = vision_run
+
+    def refused(*arguments):
+        assert main([*map(str, arguments), "--no-verify"]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and not (tmp_path / "out").exists()
+        return error
+
+    out = ("--out", tmp_path / "out")
+    assert "there is no folder" in refused(tmp_path / "gone", *out)
+    assert "exists already" in refused(run, "--out", run)
+    assert "belong to --push" in refused(run, *out, "--dry-run")
+    assert "belongs to no run" in refused(base, *out)
+    broken = tmp_path / "broken"
+    shutil.copytree(run, broken)
+    (broken / "checkpoint-12" / COMPLETE).unlink()
+    assert "no complete checkpoint" in refused(broken, *out)
+    (broken / "checkpoint-12" / COMPLETE).touch()
+    file = broken / "checkpoint-12" / "model.safetensors"
+    tensors = load_file(file)
+    name = next(name for name in tensors if name.endswith("norm.weight") and ".visual." not in name)
+    save_file({**tensors, name: torch.full_like(tensors[name], float("nan"))}, file, metadata={"format": "pt"})
+    assert "not finite" in refused(broken, *out) and name
+    save_file({**tensors, name: tensors[name][:-1].clone()}, file, metadata={"format": "pt"})
+    assert "has shape" in refused(broken, *out)
+    save_file({other: tensor for other, tensor in tensors.items() if other != name}, file, metadata={"format": "pt"})
+    assert f"lacks the tensor {name}" in refused(broken, *out)
+    save_file({**tensors, "model.extra": torch.ones(1)}, file, metadata={"format": "pt"})
+    assert "model.extra" in refused(broken, *out)
+
+
+def test_a_base_that_is_not_at_hand_is_named(tmp_path, capsys):
+    _, checkpoint = make_run(tmp_path / "run", "nobody/no-such-model")
+    tiny_text_only(checkpoint)
+    (checkpoint / COMPLETE).touch()
+    assert main([str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 2
+    assert "nobody/no-such-model is neither a folder nor at hand" in capsys.readouterr().err
+
+
+def test_the_agents_settings_are_the_runs():
+    settings = run_settings(load_config([ROOT / "configs" / "demo.yaml"], ["env.tool_turns=3", "evaluate.top_k=7"]))
+    assert settings.episode.tool_turns == 3
+    assert (settings.sampling.top_k, settings.sampling.max_turn_tokens, settings.query.seconds) == (7, 96, 30)
+
+
+def test_curves_are_means_and_one_update_is_drawn_too():
+    assert means(range(6), 2) == [1.0, 4.0]
+    rates = dict.fromkeys(("equivalent_rate", "executable_rate", "parsable_rate", "invalid_rate"), 0.25)
+    assert "NaN" not in draw([{**rates, "tool_calls": 0.0}])

@@ -1,0 +1,180 @@
+"""The export of a run: weights, tokenizer, agent, prompts, model card and licence in one folder, written whole."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer
+
+from env.prompts import Prompts, load_prompts
+from train.agent.bundle import NAME, ROOT, write_agent
+from train.agent.settings import Settings
+from train.config import Config
+from train.config_check import ConfigError
+from train.config_load import load_config, save_config
+from train.experiment import episode_settings
+from train.export.card import write_card
+from train.export.verify import verify
+from train.export.weights import INDEX, export_weights
+from train.folder import CONFIG
+from train.policy_files import load_policy
+from train.policy_path import is_adapter, resolve_policy
+from train.rollout.tokens import Sampling
+
+STOPS = ("<|im_end|>", "<|endoftext|>")
+RUN_CONFIG, PROMPTS, GENERATION = "training_config.yaml", "prompts.json", "generation_config.json"
+# Files of the initial policy that are no weights: tokenizer, chat template, processors, model configuration.
+COPIED = ("*.json", "*.txt", "*.jinja", "*.model")
+NOT_COPIED = {INDEX, GENERATION, PROMPTS, "measured.json"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is exported: a checkpoint, its run's folder and configuration, and the folder of the initial policy."""
+
+    checkpoint: Path
+    run: Path
+    config: Config
+    base: Path
+
+
+def find_source(path: Path, report: Callable[[str], None]) -> Source:
+    """The checkpoint that ``path`` means: a run's folder (its newest whole checkpoint) or a checkpoint in one.
+
+    ConfigError for a folder that is neither, and where the initial policy is not at hand.
+    """
+    if not path.is_dir():
+        raise ConfigError(f"there is no folder {path}; name a run's folder or one of its checkpoints")
+    checkpoint = resolve_policy(path)
+    run = path if (path / CONFIG).is_file() else path.parent
+    if not (run / CONFIG).is_file():
+        raise ConfigError(f"{path} belongs to no run: neither it nor the folder above holds {CONFIG}")
+    config = load_config([run / CONFIG])
+    return Source(Path(checkpoint), run, config, base_folder(config, report))
+
+
+def base_folder(config: Config, report: Callable[[str], None]) -> Path:
+    """Folder of the run's initial policy; one on the Hub is downloaded, or found in the cache."""
+    # Late: the demo policy's builder and the trainer come with it.
+    from train.run import DEMO, policy_path
+
+    path = config.model.path
+    if path == DEMO:
+        from rich.console import Console
+
+        return Path(policy_path(config, Console(quiet=True)))
+    if Path(path).is_dir():
+        return Path(path)
+    from huggingface_hub import snapshot_download
+
+    report(f"fetching {path}, whose vision tower and other untrained tensors the export takes over")
+    try:
+        return Path(snapshot_download(path, allow_patterns=["*.safetensors", *COPIED]))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the initial policy {path} is neither a folder nor at hand from the Hub ({first_line(error)}); its "
+            "untrained tensors are needed"
+        ) from error
+
+
+def export_run(
+    path: Path, out: Path, report: Callable[[str], None], dtype: str | None = None, verified: bool = True
+) -> Path:
+    """Write the export of ``path`` (as of ``find_source``) to ``out``, which must not be there yet; returns it.
+
+    ``dtype``: ``bfloat16`` or ``float32`` for all tensors that were trained; None: as in the initial policy.
+    ``verified``: load what was written and play one episode with its own ``sqale_agent.py``, before the folder gets
+    its name. ConfigError for anything that cannot be exported.
+    """
+    if out.exists():
+        raise ConfigError(f"{out} exists already; name another folder with --out, or remove it")
+    source = find_source(path, report)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f"{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    prompts = load_prompts(source.config.env.prompts)
+    report(f"weights: {source.checkpoint} in the layout of {source.base}")
+    with whole_weights(source) as trained:
+        weights = export_weights(
+            source.base,
+            trained,
+            partial,
+            vision_trained=not source.config.model.freeze_vision,
+            dtype=None if dtype is None else getattr(torch, dtype),
+        )
+    report(
+        f"weights: {weights.trained} tensors trained, {weights.kept} as they came, {weights.parameters:,} parameters"
+    )
+    copy_files(source.base, partial)
+    write_generation_config(source, partial)
+    write_agent(partial / NAME, prompts, run_settings(source.config))
+    write_prompts(prompts, partial / PROMPTS)
+    save_config(source.config, partial / RUN_CONFIG)
+    shutil.copy(ROOT / "LICENSE", partial / "LICENSE")
+    write_card(partial, source.run, source.checkpoint, source.config, weights)
+    if verified:
+        verify(partial, report)
+    os.replace(partial, out)
+    return out
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder is a finished export: it gets its name last."""
+    return (folder / NAME).is_file() and (folder / RUN_CONFIG).is_file()
+
+
+@contextmanager
+def whole_weights(source: Source) -> Iterator[Path]:
+    """A folder with the checkpoint's whole weights: itself, or one in which adapters are merged into their base."""
+    if not is_adapter(source.checkpoint):
+        yield source.checkpoint
+        return
+    with tempfile.TemporaryDirectory(prefix="sqale-merged-") as folder:
+        load_policy(source.config.model, source.checkpoint).save_pretrained(folder)
+        yield Path(folder)
+
+
+def copy_files(base: Path, out: Path) -> None:
+    """Tokenizer, chat template, processors and model configuration, byte for byte: training changes none of them."""
+    for file in sorted({file for pattern in COPIED for file in base.glob(pattern)}):
+        if file.name not in NOT_COPIED:
+            shutil.copyfile(file, out / file.name)
+
+
+def write_generation_config(source: Source, out: Path) -> None:
+    """The initial policy's, with both stop tokens and the evaluation's sampling."""
+    file, section = source.base / GENERATION, source.config.evaluate
+    values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    tokenizer = AutoTokenizer.from_pretrained(source.base)
+    known = tokenizer.get_vocab()
+    values["eos_token_id"] = [known[stop] for stop in STOPS if stop in known] or [tokenizer.eos_token_id]
+    values |= {"pad_token_id": tokenizer.pad_token_id, "do_sample": section.temperature > 0}
+    values |= {"temperature": section.temperature, "top_p": section.top_p, "top_k": section.top_k}
+    (out / GENERATION).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def run_settings(config: Config) -> Settings:
+    """What the agent's episodes are bounded by: the run's environment, its evaluation's sampling and query time."""
+    section = config.evaluate
+    sampling = Sampling(
+        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
+    )
+    shared = episode_settings(config, section.tables, section.query_seconds)
+    return Settings(shared.episode, shared.limits, sampling, config.model.enable_thinking)
+
+
+def write_prompts(prompts: Prompts, file: Path) -> None:
+    """The run's prompts as a file that ``--prompts`` and ``env.prompts`` take."""
+    file.write_text(json.dumps(asdict(prompts), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def first_line(error: BaseException) -> str:
+    """A library's message cut to what a sentence can carry."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
