@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
+from evaluate.harness import choose_questions
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -11,7 +12,6 @@ from env.chance import key_int
 from env.episode import Episode, EpisodeLimits
 from env.prompts import load_prompts
 from env.sandbox import Sandbox
-from evaluate.harness import choose_questions
 from tests.agent.conftest import PROMPTS
 from tests.conftest import ROOT
 from train.agent.agent import turn_record
