@@ -1,0 +1,91 @@
+"""The launch scripts: what they would start, as accelerate itself reads it, and what they refuse."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+SCRIPTS = ROOT / "scripts" / "launch"
+RECIPE = ["configs/recipe.yaml", "configs/corpus/sqale.yaml"]
+# script, its own arguments -> processes, machines, DeepSpeed or FSDP
+LAUNCHES = {
+    "single.sh": ([], 1, 1, "NO"),
+    "ddp.sh": (["3"], 3, 1, "MULTI_GPU"),
+    "zero2.sh": (["8"], 8, 1, "DEEPSPEED"),
+    "zero3.sh": (["4"], 4, 1, "DEEPSPEED"),
+    "fsdp2.sh": (["8"], 8, 1, "FSDP"),
+    "multinode.sh": (["2", "8", "1", "10.0.0.1"], 16, 2, "DEEPSPEED"),
+    "slurm_server.sbatch": ([], 3, 1, "DEEPSPEED"),
+}
+
+
+def dry_run(script: str, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "DRY_RUN": "1", "PYTHONPATH": str(ROOT)}
+    environment.pop("SLURM_SUBMIT_DIR", None)
+    command = ["bash", str(SCRIPTS / script), *words]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_every_script_is_tested():
+    assert {path.name for path in SCRIPTS.iterdir()} == {*LAUNCHES, "common.sh"}
+
+
+@pytest.mark.parametrize("script", LAUNCHES)
+def test_accelerate_reads_the_command(script):
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
+    own, processes, machines, kind = LAUNCHES[script]
+    done = dry_run(script, *own, *RECIPE, "seed=7", "--resume")
+    assert done.returncode == 0, done.stderr
+    command = shlex.split(done.stdout.splitlines()[-1])
+    assert command[:2] == ["accelerate", "launch"]
+    parsed = launch_command_parser().parse_args(command[2:])
+    file = load_config_from_file(str(ROOT / parsed.config_file))
+    assert (parsed.num_processes or file.num_processes) == processes
+    assert (parsed.num_machines or file.num_machines) == machines
+    assert str(getattr(file.distributed_type, "value", file.distributed_type)) == kind
+    assert parsed.module and parsed.training_script == "train"
+    assert parsed.training_script_args[:4] == [*RECIPE, "seed=7", "--resume"]
+    if machines > 1:
+        assert (parsed.machine_rank, parsed.main_process_ip) == (1, "10.0.0.1")
+
+
+def test_the_server_job_serves_what_it_trains():
+    lines = dry_run("slurm_server.sbatch", *RECIPE).stdout.splitlines()
+    server, training = shlex.split(lines[0]), lines[1]
+    assert server[:3] == ["vllm", "serve", "Qwen/Qwen3.5-2B"] and "rollout.backend=vllm_server" in training
+    assert f"http://127.0.0.1:{server[server.index('--port') + 1]}" in training
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "says"),
+    [
+        ("ddp.sh", ["7", *RECIPE], "144 episodes do not divide by 7 processes"),
+        ("zero2.sh", ["8", "configs/recip.yaml"], "did you mean configs/recipe.yaml"),
+        ("zero3.sh", ["eight", *RECIPE], "GPUS must be a whole number, not eight"),
+        ("fsdp2.sh", ["8"], "usage: scripts/launch/fsdp2.sh GPUS CONFIG"),
+        ("multinode.sh", ["2", "8", "2", "host", *RECIPE], "the ranks of 2 machines are 0 to 1"),
+        ("single.sh", [*RECIPE, "train.betta=1"], "did you mean 'train.beta'"),
+    ],
+)
+def test_a_launch_that_cannot_work_is_refused_before_it_starts(script, words, says):
+    done = dry_run(script, *words)
+    assert done.returncode == 2 and says in done.stderr
+    assert "accelerate" not in done.stdout
+
+
+def test_a_script_finds_the_project_from_anywhere(tmp_path):
+    assert dry_run("single.sh", *RECIPE, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_shellcheck_finds_nothing():
+    files = [str(path) for path in sorted(SCRIPTS.iterdir())]
+    done = subprocess.run(["shellcheck", "-x", *files], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
