@@ -1,6 +1,7 @@
 """Configuration: merging, overrides, errors that name thing, place and fix, saving, and what a resume may change."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,18 @@ def load_stated(path: Path) -> set[str]:
     for section, value in yaml.safe_load(path.read_text()).items():
         found |= {f"{section}.{inner}" for inner in value} if isinstance(value, dict) else {section}
     return found
+
+
+def test_every_line_of_the_recipe_cites_its_keys_source() -> None:
+    section = ""
+    for line in RECIPE.read_text(encoding="utf-8").splitlines():
+        if heading := re.match(r"(\w+):\s*(#.*)?$", line):
+            section = heading[1]
+        elif found := re.match(r"( *)(\w+): [^#]*?(#.*)?$", line):
+            name = f"{section}.{found[2]}" if found[1] else found[2]
+            sources = (known_keys()[name].metadata["source"], "card" if name == "model.lora_rank" else "")
+            cited = (found[3] or "").strip("# ").partition(":")[0].split()
+            assert name == "name" or cited[0].strip(",;:") in sources, line
 
 
 def test_recipe_is_the_papers_run() -> None:
