@@ -9,11 +9,15 @@ from train.folder import run_folder
 
 
 def run_evaluation_config(config: Config, name: str, model: str | Path) -> EvaluationConfig:
-    """The evaluation of ``model`` that lies in RUN/evaluations/NAME, on the same questions whatever the model is."""
+    """The evaluation of ``model`` that lies in RUN/evaluations/NAME, on the same questions whatever the model is.
+
+    NAME is its group too: in tables, the runs of several seeds are one policy before and one after.
+    """
     section, corpus = config.evaluate, config.corpus
     env = EvaluationEnv(**dataclasses.asdict(config.env))
     return EvaluationConfig(
         name=name,
+        group=name,
         seed=config.seed,
         output=str(run_folder(config) / "evaluations"),
         model=str(model),

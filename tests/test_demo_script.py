@@ -44,7 +44,7 @@ def test_the_two_evaluations_are_those_that_the_configuration_asks_for(tmp_path)
     config = load_config([ROOT / "configs" / "demo.yaml"], [f"output={tmp_path}", "seed=3", "name=demo-seed3"])
     before, after = (run_evaluation_config(config, name, model) for name, model in (("before", "a"), ("after", "b")))
     assert evaluation_folder(before) == tmp_path / "demo-seed3" / "evaluations" / "before"
-    same = {"name": "before", "model": "a"}
+    same = {"name": "before", "group": "before", "model": "a"}
     assert dataclasses.replace(after, **same) == before
     for asked in (before, after):
         check_evaluation(asked)
@@ -53,7 +53,7 @@ def test_the_two_evaluations_are_those_that_the_configuration_asks_for(tmp_path)
     # The shipped configuration of the demo's evaluation alone asks for the same, of seed 1.
     shipped = flatten(load_evaluation([ROOT / "configs" / "eval" / "demo.yaml"], ["seed=3"]))
     differ = {name for name, value in flatten(before).items() if shipped[name] != value}
-    assert differ == {"name", "model", "output"}
+    assert differ == {"name", "group", "model", "output"}
 
 
 def test_the_table_shows_both_sides_and_the_interval():
