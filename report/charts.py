@@ -6,10 +6,11 @@ from typing import Any
 
 from curriculum.buckets import NAMES
 from report.counts import TIERS
-from report.curves import STAGES, Curves, ends, masked_name, stages
+from report.curves import MASKED, STAGES, Curves, ends, stages
 from report.published import LEVELS
 
 Series = dict[str, Any]
+LINES = ("solid", "dash", "dot")
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,6 @@ def _ended(curves: Curves) -> list[tuple[str, str, str, str]]:
 
 def _stages(curves: Curves) -> list[tuple[str, str, str, str]]:
     return [(name, name.removeprefix(STAGES), f"stage-{i}", "solid") for i, name in enumerate(stages(curves))]
-
-
-def _masked(curves: Curves) -> list[tuple[str, str, str, str]]:
-    name = masked_name(curves)
-    return [(name, name.replace("/", " ").replace("_", " "), "run", "solid")] if name else []
 
 
 CHARTS = (
@@ -137,10 +133,11 @@ CHARTS = (
     ),
     Chart(
         "masked",
-        "Cut off by the sampler/trainer correction",
-        "Share of ratios over the cap: what the importance correction truncated or masked.",
+        "Masked ratio share",
+        "Ratios that the importance correction masks (solid), and those over its cap: of whole episodes (dashed) "
+        "and of tokens (dotted). Only a sampler that is not the trainer itself, as vLLM, has any.",
         "share",
-        _masked,
+        _fixed(*((name, label, "run", line) for (name, label), line in zip(MASKED.items(), LINES, strict=True))),
     ),
     Chart(
         "tokens",

@@ -11,8 +11,12 @@ from report.episodes import finite
 from report.folders import RunFolder
 from train.config import Config
 
-# The share of episodes or tokens that the sampler/trainer correction cut or masked, as the trainer's versions name it.
-MASKED = ("importance/masked_share", "importance/clipped_share", "sampling/masked_share", "sampling/clipped_share")
+# How much of the sampler's tokens the importance correction touched; only a sampler other than the trainer logs it.
+MASKED = {
+    "importance/masked_ratio_share": "masked",
+    "importance/sequences_over_cap": "episodes over the cap",
+    "importance/tokens_over_cap": "tokens over the cap",
+}
 STAGES = "seconds/"
 Values = list[float | None]
 
@@ -90,11 +94,6 @@ def planned(config: Config, updates: Iterable[int]) -> dict[str, Values]:
     }
     gate: Values = [gate_probability(update, section.gate_start, section.gate_updates) for update in updates]
     return {**shares, "gate_planned": gate}
-
-
-def masked_name(curves: Curves) -> str | None:
-    """The metric that says how much the sampler/trainer correction cut off, or None where none was logged."""
-    return next((name for name in MASKED if name in curves.series), None)
 
 
 def stages(curves: Curves) -> list[str]:

@@ -16,6 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+# Beside this program lies one of the name of the package `report`.
+if sys.path[0] == str(Path(__file__).resolve().parent):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
 from corpus import CorpusError
 from train.config import Config
 from train.config_check import ConfigError
@@ -96,6 +100,7 @@ def main(arguments: list[str]) -> None:
     from evaluate.records import SUMMARY as EVALUATED
     from evaluate.records import read_records
     from evaluate.runner import run_evaluation
+    from report.file import write_report
     from train.run import policy_path, run, set_up_libraries
 
     set_up_libraries(config)
@@ -135,6 +140,8 @@ def main(arguments: list[str]) -> None:
     }
     write_summary(folder / SUMMARY, summary)
     show(console, summary)
+    report = write_report([folder], folder / "report.html")
+    console.print(f"read it in a browser: {report}")
     console.print(
         f"the run lies in {folder}: episodes/*.parquet, metrics.jsonl, checkpoint-*/, evaluations/*/, {SUMMARY}"
     )

@@ -34,7 +34,8 @@ async function setUpBrowser(data) {
   const turnText = async ({ group, candidate }) => {
     if (!texts.has(group)) {
       const { episodes: all } = await unpack(packed[group].textContent);
-      texts.set(group, all.map((episode) => JSON.stringify(episode.turns).toLowerCase()));
+      const turnOf = (turn) => [turn.completion, turn.said, ...turn.calls.flat()].join("\n");
+      texts.set(group, all.map((episode) => episode.turns.map(turnOf).join("\n").toLowerCase()));
     }
     return texts.get(group)[candidate];
   };

@@ -13,6 +13,7 @@ from report.counts import TIERS
 from report.curves import Curves
 from report.file import write_report
 from tests.report.makers import HOSTILE, QUESTIONS, make_run
+from tests.report.test_folders import make_evaluation
 
 Visit = Callable[..., Page]
 
@@ -69,7 +70,7 @@ def test_every_chart_is_drawn_or_says_that_it_was_not_logged(page: Page) -> None
 def test_a_charts_numbers_are_a_table(page: Page) -> None:
     figure = page.locator("[data-chart]").first
     figure.locator("summary").click()
-    rows = figure.locator("table tbody tr")
+    rows = figure.locator(".numbers tbody tr")
     expect(rows).to_have_count(6)
     expect(rows.first.locator("td")).to_have_count(5)
     assert [float(text) for text in rows.first.locator("td").all_inner_texts()] == [0, 0.25, 0.25, 0.25, 0.25]
@@ -235,6 +236,15 @@ def test_dark_by_the_system_and_by_choice(visit: Visit, page_file: Path) -> None
     assert page.evaluate(background) == dark
 
 
+def test_an_evaluation_alone_is_a_page(visit: Visit, tmp_path: Path, corpus: PreparedCorpus) -> None:
+    folder = make_evaluation(tmp_path / "after", corpus, right=True)
+    page = visit(write_report([folder], tmp_path / "after.html").as_uri())
+    expect(page.locator("#evaluations th[scope=col]")).to_have_text(["after"])
+    page.locator("#list button").first.click()
+    expect(page.locator("#episode .turn")).to_have_count(4)
+    assert page.locator("#curves, #episode .group").count() == 0
+
+
 def test_two_runs_are_laid_over_each_other(visit: Visit, run: Path, place: Path, corpus: PreparedCorpus) -> None:
     other = make_run(place, corpus, "beta <b>", 4)
     page = visit(write_report([run, other], place / "two.html").as_uri())
@@ -244,7 +254,7 @@ def test_two_runs_are_laid_over_each_other(visit: Visit, run: Path, place: Path,
     page.locator("#run").select_option("1")
     outcomes = page.locator("[data-chart]").first
     outcomes.locator("summary").click()
-    expect(outcomes.locator("tbody tr")).to_have_count(4)
+    expect(outcomes.locator(".numbers tbody tr")).to_have_count(4)
     expect(page.locator("#count")).to_have_text("80 of 80 episodes")
     filters(page, source="1")
     expect(page.locator("#count")).to_have_text("32 of 80 episodes")
