@@ -114,8 +114,15 @@ def _open_run(path: Path, name: str) -> RunFolder:
     if not files and not metrics:
         notes.append("its first update is not finished yet: there is nothing to show so far")
     inner = sorted(p.parent for p in (path / EVALUATIONS).glob(f"*/{CONFIG}"))
-    evaluations = tuple(_open_evaluation(p, f"{name}/{p.name}") for p in inner)
-    return RunFolder(path, name, config, tuple(metrics), files, evaluations, (*notes, *damaged))
+    evaluations = sorted((_open_evaluation(p, f"{name}/{p.name}") for p in inner), key=_made)
+    return RunFolder(path, name, config, tuple(metrics), files, tuple(evaluations), (*notes, *damaged))
+
+
+def _made(evaluation: EvaluationFolder) -> tuple[bool, str, float]:
+    """For the order in which evaluations were made, by day, then by their files; unfinished ones come last."""
+    if evaluation.summary is None:
+        return True, "", 0.0
+    return False, str(evaluation.summary.get("date", "")), (evaluation.path / SUMMARY).stat().st_mtime
 
 
 def _open_evaluation(path: Path, name: str) -> EvaluationFolder:

@@ -7,6 +7,7 @@ RUN is a run's folder, with the evaluations in it, or an evaluation's. Several a
 """
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -30,6 +31,9 @@ def watch(runs: list[Path], port: int, groups: int) -> None:
     except OSError as error:
         reason = f"port {port} cannot be used ({error.strerror})"
         raise ReportError(f"{reason}: name another one, --port 0 takes a free one") from error
+    # A shell that starts a program in the background has it ignore Ctrl-C; kill ends it the same way.
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.default_int_handler)
     print(f"the report is at http://{HOST}:{server.server_address[1]}/ and follows the run; Ctrl-C ends it", flush=True)
     try:
         server.serve_forever(poll_interval=0.2)

@@ -98,7 +98,7 @@ def test_evaluations_of_a_run_and_alone_become_a_table(tmp_path: Path, corpus: P
     make_evaluation(run / "evaluations" / "after", corpus, right=True)
     folder = open_folder(run)
     assert isinstance(folder, RunFolder)
-    after, before = folder.evaluations
+    before, after = folder.evaluations
     assert after.name == "judged/after" and after.config and after.config.model == "tiny"
     rows = dict(table([before, after]))
     assert rows["equivalent"] == ["0.0% (20.0% to 80.0%)", "100.0% (20.0% to 80.0%)"]
