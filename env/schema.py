@@ -175,7 +175,9 @@ def _read_file(file: Path, _state: object, _log_state: object) -> SchemaGraph:
             return SchemaGraph.from_connection(connection)
         # UnicodeDecodeError: SQLite's message quotes a name that is not UTF-8.
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} cannot be read as a SQLite database: {error}") from error
+            code = getattr(error, "sqlite_errorcode", None)
+            hint = ": another kind of file, or an encrypted database" if code == sqlite3.SQLITE_NOTADB else ""
+            raise ValueError(f"{file} cannot be read as a SQLite database: {error}{hint}") from error
 
 
 def _decode(raw: bytes) -> str:
