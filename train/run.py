@@ -72,6 +72,7 @@ def set_up_libraries(config: Config) -> None:
     # transformers renames arguments that TRL still passes under their older names.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.|torch\.nn")
     if config.train.use_cpu:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # where DeepSpeed is installed it warns that it found no GPU
         # "falling back to its reference PyTorch implementation": on a CPU there is no other.
         transformers.utils.logging.set_verbosity_error()
 

@@ -1,6 +1,8 @@
 """Training runs of a few updates with everything real: policy, databases, TRL, checkpoints, kill -9 and resume."""
 
+import json
 import random
+import shutil
 import signal
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.conftest import ROOT
 from tests.train.launch import Starter, kill_when
 from tests.train.runs import arguments, assert_same_tensors, episodes, metrics, train
 from train.__main__ import main
@@ -135,11 +138,6 @@ def test_a_run_that_cannot_start_says_why_in_one_sentence(whole, work, capsys, m
 
 
 def test_a_resume_meets_the_prompts_that_the_run_began_with(whole: Path, work: Path, capsys) -> None:
-    import json
-    import shutil
-
-    from tests.conftest import ROOT
-
     prompts = work / "prompts.json"
     shutil.copy(ROOT / "configs" / "prompts" / "demo.json", prompts)
     saved = (whole / "config.yaml").read_text()
