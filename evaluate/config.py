@@ -139,6 +139,8 @@ def load_evaluation(files: Sequence[str | Path], overrides: Sequence[str] = ()) 
 def check_evaluation(config: EvaluationConfig, origins: Mapping[str, str] | None = None) -> None:
     """Raise ConfigError at the first key out of its bounds, or the first two keys that contradict each other."""
     check_bounds(config, origins or {})
+    # Without origins: they would repeat an address that holds a key.
+    check_relations([_plain_address(config.server.url)], {})
     check_relations(_relations(config), origins or {})
 
 
@@ -175,13 +177,16 @@ def _relations(config: EvaluationConfig) -> list[Relation]:
             sampling.max_episode_tokens > sampling.max_turn_tokens,
             f"({sampling.max_episode_tokens}) must be over sampling.max_turn_tokens ({sampling.max_turn_tokens})",
         ),
-        (
-            "server.url",
-            re.match(r"https?://[^\s/]+", config.server.url) is not None and "@" not in config.server.url,
-            "must be an http(s) address without a user or a key in it; the key goes into the environment variable "
-            "that server.key_variable names",
-        ),
     ]
+
+
+def _plain_address(url: str) -> Relation:
+    return (
+        "server.url",
+        re.fullmatch(r"https?://[^\s/@?]+[^\s@?]*", url) is not None,
+        "must be an http(s) address without a user or a key in it; the key goes into the environment variable "
+        "that server.key_variable names",
+    )
 
 
 def with_names(config: EvaluationConfig, model: str | Path | None = None) -> EvaluationConfig:

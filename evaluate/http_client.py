@@ -52,13 +52,13 @@ class Client:
 
         ServerError after the last try, Refused for a 4xx; ConfigError where the key is refused.
         """
-        problem = ""
-        for attempt in range(self._section.retries + 1):
+        section, problem = self._section, ""
+        for attempt in range(section.retries + 1):
             asked: float | None = None
             try:
                 response = self._http.post(self.url + path, json=body)
             except httpx.TimeoutException:
-                problem = f"no answer within {self._section.timeout_seconds:g} s"
+                problem = f"no answer within {section.timeout_seconds:g} s"
             except httpx.TransportError as error:
                 problem = f"the connection failed ({self._safe(str(error) or type(error).__name__)})"
             else:
@@ -68,9 +68,9 @@ class Client:
                     raise self._refusal(response)
                 problem = f"status {response.status_code}: {self._words(response)}"
                 asked = retry_after(response.headers.get("Retry-After"))
-            if attempt < self._section.retries:
+            if attempt < section.retries:
                 self._sleep(backoff(attempt, name) if asked is None else min(asked, LONGEST_ASKED))
-        tries = self._section.retries + 1
+        tries = section.retries + 1
         raise ServerError(
             f"{self.url} gave no answer in {tries} {'try' if tries == 1 else 'tries'}; the last: {problem}"
         )

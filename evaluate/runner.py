@@ -149,6 +149,8 @@ def _play_missing(
                     number += 1
                 failed |= lost
                 progress.advance(rows, len(lost))
+                if not rows:
+                    break  # nothing works: what is left would fail too, one slow retry after the other
         return backend.facts, failed
     finally:
         backend.close()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from evaluate.config import EvaluationConfig, load_evaluation, with_names
+from train.config import Config
 from train.config_load import flatten, known_keys, load_config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,6 +121,13 @@ def test_every_config_file_loads(path: Path) -> None:
     assert load_config([path]).name == path.stem
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "eval").glob("*.yaml")), ids=relative)
+def test_every_evaluation_file_loads(path: Path) -> None:
+    config = with_names(load_evaluation([path]))
+    assert config.benchmark == config.corpus.name == path.stem
+    assert config.name == f"{config.model.rpartition('/')[2].lower()}-{path.stem}-{config.tables}"
+
+
 @pytest.mark.parametrize("path", CORPORA, ids=relative)
 def test_every_corpus_file_loads_over_both(path: Path) -> None:
     for base in CONFIGS:
@@ -147,19 +156,20 @@ def test_accelerate_reads_every_launch_file(path: Path) -> None:
     assert 144 % launch.num_processes == 0
 
 
-def test_every_config_key_is_read_somewhere() -> None:
+@pytest.mark.parametrize("kind", [Config, EvaluationConfig])
+def test_every_config_key_is_read_somewhere(kind: type) -> None:
     """A key must earn its place."""
     own = {"config.py", "config_load.py", "config_check.py", "config_docs.py"}
     read = set()
     for path in modules(*PACKAGES, "scripts", "benchmarks"):
-        if path.parent.name == "train" and path.name in own:
+        if path.parent.name in ("train", "evaluate") and path.name in own:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute):
                 # config.env.workers, or env.workers where env is config.env; "section" is any.
                 read.add(f"{getattr(node.value, 'attr', getattr(node.value, 'id', ''))}.{node.attr}")
     unread = {
-        name for name in known_keys() if not read & {name, f"config.{name}", f"section.{name.rpartition('.')[2]}"}
+        name for name in known_keys(kind) if not read & {name, f"config.{name}", f"section.{name.rpartition('.')[2]}"}
     }
     assert not unread
 

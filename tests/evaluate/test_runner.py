@@ -91,7 +91,7 @@ def test_killed_and_started_again_it_gives_the_same_table(
     whole = run(evaluation(prepared_folder, *SMALL, f"model={tiny_policy}"), tmp_path / "whole")
     stopped = subprocess.Popen(command(prepared_folder, tiny_policy, tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL)
     folder = tmp_path / "small"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 500
     while len(record_files(folder)) < 2 and time.monotonic() < deadline and stopped.poll() is None:
         time.sleep(0.02)
     os.kill(stopped.pid, signal.SIGKILL)
