@@ -31,11 +31,11 @@ def open_vllm(config: EvaluationConfig) -> Backend:
 
     frame, sampling, local = frame_of(config, config.model), sampling_of(config), config.local
     llm = load_vllm(config.model, sampling.max_episode_tokens, local.vllm_memory_share, config.batch, local.vllm_seeded)
-    engine = VllmEngine(llm, sampling, frame.stop_ids, local.vllm_seeded)
 
     def play_tokens(episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:
         keys = [each.key for each in episodes]
-        return play_requests(engine, frame, [each.episode for each in episodes], keys, sampling, pool)
+        with VllmEngine(llm, sampling, frame.stop_ids, local.vllm_seeded) as engine:
+            return play_requests(engine, frame, [each.episode for each in episodes], keys, sampling, pool)
 
     return LocalBackend(play_tokens, parameters_of(config.model))
 

@@ -44,9 +44,14 @@ def _run(options: argparse.Namespace) -> int:
         print_plan(config, console)
         return 0
     # Late, so that a plan and every error above come without torch.
+    from train.rollout.vllm_server import ServerError
     from train.run import run
 
-    run(config, options.resume, console)
+    try:
+        run(config, options.resume, console)
+    except ServerError as error:
+        print(f"error: {error}; see to the server, then go on with --resume", file=sys.stderr)
+        return 1
     return 0
 
 

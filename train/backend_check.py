@@ -53,11 +53,12 @@ def _check_server(config: Config) -> None:
     _wait_for(url, wait)
     try:
         info = ask(f"{url}/server_info?config_format=json", attempts=1)["vllm_config"]
+        requirements = _requirements(config, info)
     except (ServerError, LookupError, TypeError) as error:
         raise ConfigError(
             f"rollout.vllm_server={url} does not tell its configuration, so it takes no weights; start it as: {SERVE}"
         ) from error
-    for holds, problem in _requirements(config, info):
+    for holds, problem in requirements:
         if not holds:
             raise ConfigError(f"rollout.vllm_server={url} {problem}; start it as: {SERVE}")
 

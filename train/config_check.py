@@ -130,6 +130,11 @@ def _relations(config: Config) -> list[Relation]:
             f"({rollout.max_episode_tokens}) must be over rollout.max_turn_tokens ({rollout.max_turn_tokens})",
         ),
         (
+            "rollout.vllm_server",
+            re.fullmatch(r"https?://[^\s/]+(/\S*[^\s/])?", rollout.vllm_server) is not None,
+            f"must be an address like http://HOST:8000, without a slash at its end, not {rollout.vllm_server!r}",
+        ),
+        (
             "evaluate.max_episode_tokens",
             evaluate.max_episode_tokens > evaluate.max_turn_tokens,
             f"({evaluate.max_episode_tokens}) must be over evaluate.max_turn_tokens ({evaluate.max_turn_tokens})",

@@ -2,12 +2,14 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 import train.backend_check as backend_check
 import train.rollout.vllm_server as vllm_server
+from train.__main__ import main
 from train.backend_check import check_backend
 from train.config_check import ConfigError
 from train.config_load import load_config
@@ -67,16 +69,84 @@ def test_a_turn_is_asked_for_in_tokens_and_ends_on_the_frames_stops(server):
     wanted = {"model": "policy", "prompt": [3, 4], "max_tokens": 17, "temperature": 0.7, "top_k": 3, "logprobs": 0}
     assert path == "/v1/completions" and wanted.items() <= body.items()
     assert body["stop_token_ids"] == [1, 2] and body["ignore_eos"]
+    # Left out, they would come from the model's generation config.
+    penalties = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "min_p": 0.0}
+    assert penalties.items() <= body.items()
 
 
 def test_a_lost_answer_is_asked_for_again_and_a_refusal_is_not(server, monkeypatch):
     monkeypatch.setattr(vllm_server.time, "sleep", lambda seconds: None)
     server.answers["/later"] = [(503, {}), (500, {}), (200, {"ok": 1})]
     assert ask(f"{server.url}/later") == {"ok": 1}
+    server.answers["/busy"] = [(429, {}), (408, {}), (200, {"ok": 1})]
+    assert ask(f"{server.url}/busy") == {"ok": 1}
     server.answers["/never"] = (400, {"error": "too long"})
     with pytest.raises(ServerError, match="status 400.*too long"):
         ask(f"{server.url}/never")
     assert [path for path, _ in server.asked].count("/never") == 1
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(vllm_server.time, "sleep", lambda seconds: None)
+
+    class BreaksOff(BaseHTTPRequestHandler):
+        asked = 0
+
+        def do_GET(self):
+            BreaksOff.asked += 1
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b'{"choices": [')
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), BreaksOff) as opened:
+        thread = threading.Thread(target=opened.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(ServerError, match="IncompleteRead"):
+                ask(f"http://127.0.0.1:{opened.server_port}/", attempts=3)
+        finally:
+            opened.shutdown()
+            thread.join()
+    assert BreaksOff.asked == 3
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"choices": []}, {"choices": [{"text": "a"}]}, {"choices": [{"token_ids": [1]}]}]
+)
+def test_an_answer_without_tokens_is_named(server, answer):
+    server.answers["/v1/completions"] = (200, answer)
+    with server_engine(server.url, Sampling(), {2}, 1) as engine:
+        engine.submit(0, [1], 1)
+        with pytest.raises(ServerError, match="without token ids and log-probabilities"):
+            for _ in range(500):
+                engine.collect()
+
+
+def test_an_error_does_not_wait_for_a_server_that_hangs(server):
+    """Ctrl-C must end a run: neither closing nor the interpreter's end waits for a request under way."""
+    hangs, asked = threading.Event(), []
+
+    def complete(request, token_ids, max_tokens):
+        asked.append(request)
+        hangs.wait(20)
+        return Completion(request, [], [])
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), ConcurrentEngine(complete, 1) as engine:
+        engine.submit(0, [], 1)
+        engine.submit(1, [], 1)
+        while not asked:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - started < 10
+    hangs.set()
+    (thread,) = engine._threads
+    thread.join(10)
+    assert asked == [0] and thread.daemon and not thread.is_alive()
 
 
 def test_what_a_request_raises_reaches_the_run(server):
@@ -159,6 +229,7 @@ def test_a_server_that_is_not_there_is_named_with_the_command(monkeypatch):
             {**FIT, "model_config": {**FIT["model_config"], "max_model_len": 4_096}},
             "holds 4096 tokens, fewer than rollout.max_episode_tokens=12288",
         ),
+        ({"weight_transfer_config": {}}, "does not tell its configuration"),
         (FIT, ""),
     ],
 )
@@ -182,3 +253,19 @@ def test_a_server_that_is_still_loading_is_waited_for(monkeypatch, server):
     server.answers["/v1/models"] = [(503, {}), (503, {}), (200, {"data": [{"id": "policy"}]})]
     server.answers["/server_info?config_format=json"] = (200, {"vllm_config": FIT})
     check("rollout.backend=vllm_server", f"rollout.vllm_server={server.url}", "rollout.vllm_server_wait=30")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "http://", "http://host:8000/", "ftp://host", "http://a b", ""])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(ConfigError, match="rollout.vllm_server must be an address like http://HOST:8000"):
+        load_config([], [f"rollout.vllm_server={url}" if url else "rollout.vllm_server=''"])
+
+
+def test_a_server_lost_in_the_middle_of_a_run_is_one_sentence(monkeypatch, capsys):
+    def run(*arguments):
+        raise ServerError("http://host:8000/v1/completions: Connection refused")
+
+    monkeypatch.setattr("train.run.run", run)
+    assert main(["configs/demo.yaml"]) == 1
+    said = capsys.readouterr().err
+    assert "Connection refused" in said and "--resume" in said and "Traceback" not in said

@@ -52,7 +52,8 @@ def vllm_generate(
     def generate(
         episodes: Sequence[Episode], keys: Sequence[int], sampling: Sampling, pool: ThreadPoolExecutor
     ) -> list[EpisodeTokens]:
-        return play_requests(VllmEngine(llm, sampling, frame.stop_ids), frame, episodes, keys, sampling, pool)
+        with VllmEngine(llm, sampling, frame.stop_ids) as engine:
+            return play_requests(engine, frame, episodes, keys, sampling, pool)
 
     return generate, frame
 

@@ -45,7 +45,8 @@ def _colocated_engine(trainer: Any, experiment: Experiment) -> Iterator[Engine]:
     if generation.enable_sleep_mode:
         generation.llm.wake_up(tags=["kv_cache"])
     try:
-        yield VllmEngine(generation.llm, experiment.sampling, experiment.frame.stop_ids)
+        with VllmEngine(generation.llm, experiment.sampling, experiment.frame.stop_ids) as engine:
+            yield engine
     finally:
         if generation.enable_sleep_mode:
             generation.llm.sleep(level=2)

@@ -4,6 +4,7 @@ The engine is stepped by hand (``add_request``, ``step``) instead of ``LLM.gener
 until the slowest of its turn. Needs the extra ``vllm``.
 """
 
+import os
 from collections.abc import Collection
 from typing import Any
 
@@ -15,7 +16,11 @@ from train.rollout.tokens import Sampling
 
 
 class VllmEngine:
-    """An ``LLM`` that writes turns, ending them on ``stop_ids`` alone and reporting each token's log-probability."""
+    """An ``LLM`` that writes turns, ending them on ``stop_ids`` alone and reporting each token's log-probability.
+
+    Use it in a ``with`` block: what an error or Ctrl-C leaves unwritten is taken out of the ``LLM``, which would go on
+    with it and hand it to the next engine.
+    """
 
     def __init__(self, llm: LLM, sampling: Sampling, stop_ids: Collection[int], seeded: bool = False) -> None:
         """``seeded``: draw each turn's random numbers from its request's key, so that they do not depend on the others.
@@ -34,6 +39,7 @@ class VllmEngine:
         self._sampling = sampling
         self._stop_ids = sorted(stop_ids)
         self._seeded = seeded
+        self._writing: set[str] = set()
 
     def submit(self, request: int, token_ids: list[int], max_tokens: int) -> None:
         """Add a turn to the running batch."""
@@ -50,11 +56,26 @@ class VllmEngine:
             output_kind=RequestOutputKind.FINAL_ONLY,
             seed=(request + len(token_ids)) % 2**63 if self._seeded else None,
         )
+        self._writing.add(str(request))
         self._engine.add_request(str(request), {"type": "token", "prompt_token_ids": token_ids}, params)
 
     def collect(self) -> list[Completion]:
         """One step of the engine, and the turns that it ended."""
-        return [_completion(output) for output in self._engine.step() if output.finished]
+        ended = [output for output in self._engine.step() if output.finished]
+        self._writing -= {output.request_id for output in ended}
+        return [_completion(output) for output in ended]
+
+    def close(self) -> None:
+        """Take the turns that are not written to their end out of the ``LLM``."""
+        if self._writing:
+            self._engine.abort_request(sorted(self._writing))
+        self._writing.clear()
+
+    def __enter__(self) -> "VllmEngine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _completion(output: Any) -> Completion:
@@ -72,6 +93,8 @@ def load_vllm(
     ``memory_share`` of the GPU is taken; at most ``max_requests`` turns are written at once. ``seeded`` switches the
     prefix cache off, as seeded requests need it: every turn is then read from its beginning.
     """
+    # A process of its own for the engine outlives a killed parent, and keeps the GPU's memory. TRL has none either.
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     return LLM(
         model=path,
         max_model_len=max_episode_tokens,

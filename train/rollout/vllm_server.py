@@ -1,5 +1,6 @@
 """Turns written by a vLLM server (``vllm serve``), which every process asks for its own episodes. Imports no torch."""
 
+import http.client
 import json
 import time
 import urllib.error
@@ -12,8 +13,12 @@ from train.rollout.requests import Completion
 from train.rollout.tokens import Sampling
 
 ATTEMPTS = 5  # of a request, 1, 2, 4 ... seconds apart: a run of days must outlive a lost connection
+BUSY = {408, 425, 429}  # refusals that pass, beside every 5xx
 REQUEST_SECONDS = 1_800.0
 CHECK_SECONDS = 10.0
+# A server fills what a request leaves out from the model's generation config: penalties there would change what is
+# sampled, and the importance ratio with it.
+NEUTRAL = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "min_p": 0.0}
 
 
 class ServerError(RuntimeError):
@@ -23,6 +28,7 @@ class ServerError(RuntimeError):
 def server_engine(url: str, sampling: Sampling, stop_ids: Collection[int], connections: int) -> ConcurrentEngine:
     """An Engine over the completions endpoint of the server at ``url``; ServerError where there is none."""
     body = {
+        **NEUTRAL,
         "model": model_name(url),
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -36,21 +42,29 @@ def server_engine(url: str, sampling: Sampling, stop_ids: Collection[int], conne
 
     def complete(request: int, token_ids: list[int], max_tokens: int) -> Completion:
         answer = ask(f"{url}/v1/completions", {**body, "prompt": token_ids, "max_tokens": max_tokens})
-        (choice,) = answer["choices"]
-        return Completion(request, choice["token_ids"], choice["logprobs"]["token_logprobs"])
+        try:
+            (choice,) = answer["choices"]
+            return Completion(request, choice["token_ids"], choice["logprobs"]["token_logprobs"])
+        except (LookupError, TypeError, ValueError) as error:
+            said = json.dumps(answer)[:200]
+            raise ServerError(f"{url} answers without token ids and log-probabilities: {said}") from error
 
     return ConcurrentEngine(complete, connections)
 
 
 def model_name(url: str) -> str:
     """The model that the server holds, by the name under which requests ask for it."""
-    return ask(f"{url}/v1/models")["data"][0]["id"]
+    answer = ask(f"{url}/v1/models")
+    try:
+        return answer["data"][0]["id"]
+    except (LookupError, TypeError) as error:
+        raise ServerError(f"{url}/v1/models lists no model: {json.dumps(answer)[:200]}") from error
 
 
 def ask(url: str, body: dict[str, Any] | None = None, attempts: int = ATTEMPTS) -> Any:
     """The JSON answer of a GET, or of a POST of ``body``; ServerError after ``attempts`` failures.
 
-    A refusal (status 4xx) is not tried again.
+    A refusal (status 4xx, but for a busy server's) is not tried again.
     """
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
@@ -60,10 +74,18 @@ def ask(url: str, body: dict[str, Any] | None = None, attempts: int = ATTEMPTS) 
             with urllib.request.urlopen(request, timeout=seconds) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
-            reason, final = f"status {error.code}: {error.read(500).decode(errors='replace')}", error.code < 500
-        except (OSError, ValueError) as error:
-            reason, final = str(getattr(error, "reason", error)), False
+            reason, final = _words(error), error.code < 500 and error.code not in BUSY
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason, final = str(getattr(error, "reason", error)) or type(error).__name__, False
         if final or attempt == attempts:
             raise ServerError(f"{url}: {reason}")
         time.sleep(2 ** (attempt - 1))
     raise AssertionError("unreachable")
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    try:
+        said = " ".join(error.read(500).decode(errors="replace").split())
+    except (OSError, http.client.HTTPException):
+        said = error.reason
+    return f"status {error.code}: {said}"
