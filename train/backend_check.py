@@ -17,6 +17,7 @@ OLDEST, NEWEST = (
 # From here on vLLM's profiling of Qwen3.5's vision-language class fails (measured with 5.24 beside vLLM 0.31).
 TRANSFORMERS_END = Version("5.23")
 POLL_SECONDS = 2.0
+INFO_SECONDS = 120.0  # a server's first answer lists its machine too: pip, nvidia-smi and others are run for it
 ENVIRONMENT = "use the environment that `make vllm-env` makes, or set rollout.backend=transformers"
 SERVE = (
     "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --logprobs-mode processed_logprobs "
@@ -52,11 +53,13 @@ def _check_server(config: Config) -> None:
     url, wait = config.rollout.vllm_server, config.rollout.vllm_server_wait
     _wait_for(url, wait)
     try:
-        info = ask(f"{url}/server_info?config_format=json", attempts=1)["vllm_config"]
+        info = ask(f"{url}/server_info?config_format=json", attempts=1, seconds=INFO_SECONDS)["vllm_config"]
         requirements = _requirements(config, info)
     except (ServerError, LookupError, TypeError) as error:
+        reason = error if isinstance(error, ServerError) else "its answer is not of the expected form"
         raise ConfigError(
-            f"rollout.vllm_server={url} does not tell its configuration, so it takes no weights; start it as: {SERVE}"
+            f"rollout.vllm_server={url} does not tell its configuration, as one that takes weights does ({reason}); "
+            f"start it as: {SERVE}"
         ) from error
     for holds, problem in requirements:
         if not holds:

@@ -1,5 +1,6 @@
 """Asking a server: what it is sent, what is tried again, and what a run that needs one says before it starts."""
 
+import contextlib
 import json
 import threading
 import time
@@ -26,18 +27,20 @@ FIT = {
 
 @pytest.fixture
 def server():
-    """An HTTP server that answers from ``answers`` (path to (status, body)) and keeps what it was sent."""
+    """An HTTP server that answers from ``answers`` (path to (status, body)), after ``delays`` (path to seconds)."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             length = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(length)) if length else None
             opened.asked.append((self.path, body))
+            time.sleep(opened.delays.get(self.path, 0.0))
             answer = opened.answers.get(self.path, (404, {}))
             status, answer = answer.pop(0) if isinstance(answer, list) else answer
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
+            with contextlib.suppress(BrokenPipeError):  # who asked has gone
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(answer).encode())
 
         do_POST = do_GET
 
@@ -47,6 +50,7 @@ def server():
     opened = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     opened.url = f"http://127.0.0.1:{opened.server_port}"
     opened.asked = []
+    opened.delays = {}
     opened.answers = {"/v1/models": (200, {"data": [{"id": "policy"}]})}
     thread = threading.Thread(target=opened.serve_forever)
     thread.start()
@@ -245,6 +249,18 @@ def test_a_server_is_checked_before_a_run(monkeypatch, server, info, says):
         check(*overrides)
     assert says in str(error.value) and "--weight-transfer-config" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_server_may_take_its_time_to_tell_its_configuration(monkeypatch, server):
+    installed(monkeypatch, vllm="0.31.0", transformers="5.17.0")
+    monkeypatch.setattr(vllm_server, "CHECK_SECONDS", 0.2)
+    overrides = ["rollout.backend=vllm_server", f"rollout.vllm_server={server.url}"]
+    info = "/server_info?config_format=json"
+    server.answers[info], server.delays[info] = (200, {"vllm_config": FIT}), 1.0
+    check(*overrides)
+    monkeypatch.setattr(backend_check, "INFO_SECONDS", 0.2)
+    with pytest.raises(ConfigError, match="does not tell its configuration.*timed out"):
+        check(*overrides)
 
 
 def test_a_server_that_is_still_loading_is_waited_for(monkeypatch, server):

@@ -47,8 +47,8 @@ def play(llm, frame, database):
     def run(sampling, count=6, seeded=True):
         with Sandbox(database) as sandbox, ThreadPoolExecutor(4) as pool:
             made = episodes(database, count, sandbox)
-            engine = VllmEngine(llm, sampling, frame.stop_ids, seeded)
-            return made, play_requests(engine, frame, made, list(range(count)), sampling, pool)
+            with VllmEngine(llm, sampling, frame.stop_ids, seeded) as engine:
+                return made, play_requests(engine, frame, made, list(range(count)), sampling, pool)
 
     return run
 
@@ -104,3 +104,14 @@ def test_seeded_requests_do_not_depend_on_their_neighbours(play):
 def test_an_engine_that_cannot_hold_an_episode_is_refused(llm, frame):
     with pytest.raises(ValueError, match="holds 1024 tokens"):
         VllmEngine(llm, Sampling(max_episode_tokens=2_000), frame.stop_ids)
+
+
+def test_what_an_error_left_unwritten_is_not_handed_to_the_next(play, llm, frame):
+    sampling = Sampling(max_turn_tokens=200, max_episode_tokens=TOKENS)
+    with pytest.raises(KeyboardInterrupt), VllmEngine(llm, sampling, [TOKENS]) as engine:
+        engine.submit(99, frame.prompt_ids([{"role": "user", "content": "How many shops?"}]), 200)
+        engine.collect()
+        raise KeyboardInterrupt
+    assert not llm.llm_engine.has_unfinished_requests()
+    made, _ = play(Sampling(max_turn_tokens=20, max_episode_tokens=TOKENS), 2)
+    assert all(episode.finished for episode in made)

@@ -72,6 +72,10 @@ def check_updates(finished):
     for line in updates:
         assert line["sampling/logp_difference"] < MEAN
         assert 0.5 < line["importance/sequence_ratio_mean"] < 2.0
+        # None is over the cap, so what TRL multiplies the loss by is the ratio itself.
+        for figure in ("min", "mean", "max"):
+            expected = pytest.approx(line[f"importance/sequence_ratio_{figure}"], rel=1e-4)
+            assert line[f"sampling/importance_sampling_ratio/{figure}"] == expected
         assert line["importance/masked_ratio_share"] == 0.0 and line["importance/token_kl"] < 0.01
         assert line["importance/sequences_over_cap"] == 0.0
         assert line["seconds/sync"] > 0

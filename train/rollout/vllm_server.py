@@ -61,14 +61,16 @@ def model_name(url: str) -> str:
         raise ServerError(f"{url}/v1/models lists no model: {json.dumps(answer)[:200]}") from error
 
 
-def ask(url: str, body: dict[str, Any] | None = None, attempts: int = ATTEMPTS) -> Any:
+def ask(url: str, body: dict[str, Any] | None = None, attempts: int = ATTEMPTS, seconds: float | None = None) -> Any:
     """The JSON answer of a GET, or of a POST of ``body``; ServerError after ``attempts`` failures.
 
+    ``seconds``: how long an answer may take; by default CHECK_SECONDS for a GET, REQUEST_SECONDS for a POST.
     A refusal (status 4xx, but for a busy server's) is not tried again.
     """
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    seconds = CHECK_SECONDS if body is None else REQUEST_SECONDS
+    if seconds is None:
+        seconds = CHECK_SECONDS if body is None else REQUEST_SECONDS
     for attempt in range(1, attempts + 1):
         try:
             with urllib.request.urlopen(request, timeout=seconds) as response:
