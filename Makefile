@@ -49,7 +49,7 @@ fuzz: $(STAMP)
 
 vllm-env: $(VLLM_STAMP)
 
-$(VLLM_STAMP): constraints-vllm.txt scripts/vllm_env.py
+$(VLLM_STAMP): pyproject.toml constraints-vllm.txt scripts/vllm_env.py
 	$(PYTHON) scripts/vllm_env.py $(VLLM_VENV)
 	@touch $@
 

@@ -9,7 +9,6 @@ import functools
 import os
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; else most of the memory
-os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiling takes longer than these tests
 os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # pinned to a core, two processes fight for it
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from transformers import AutoTokenizer
+from vllm.v1.engine.core_client import InprocClient
 
 from env.sandbox import Sandbox
 from tests.vllm.taught import apart, episodes, shop_database, taught_policy
@@ -115,3 +116,8 @@ def test_what_an_error_left_unwritten_is_not_handed_to_the_next(play, llm, frame
     assert not llm.llm_engine.has_unfinished_requests()
     made, _ = play(Sampling(max_turn_tokens=20, max_episode_tokens=TOKENS), 2)
     assert all(episode.finished for episode in made)
+
+
+def test_the_engine_dies_with_its_process(llm):
+    """One in a process of its own outlives a kill -9 of its parent (measured), and holds the GPU's memory."""
+    assert isinstance(llm.llm_engine.engine_core, InprocClient)
