@@ -15,13 +15,15 @@ def databases(shared_data):
     return [*(found[name] for name in DATABASES), *umlauts]
 
 
-def test_the_command_line_opens_them(agent_module, databases, tiny_model, capsys):
-    for database in databases:
-        arguments = ["--model", str(tiny_model), "--db", str(database), "--question", "Wie viele Züge?", "--json"]
-        status = agent_module.main(
-            [*arguments, "--backend", "transformers", "--max-turn-tokens", "4", "--tool-turns", "1"]
-        )
-        assert status == 0 and json.loads(capsys.readouterr().out)["turns"] == 2
+def test_the_command_line_opens_them(agent_module, databases, tiny_model, tmp_path, capsys):
+    lines = [json.dumps({"question": "Wie viele Züge?", "db": str(database)}) for database in databases]
+    (tmp_path / "questions.jsonl").write_text("\n".join(lines))
+    arguments = ["--model", str(tiny_model), "--questions", str(tmp_path / "questions.jsonl"), "--json"]
+    short = ["--backend", "transformers", "--max-turn-tokens", "4", "--tool-turns", "1"]
+    assert agent_module.main([*arguments, *short]) == 0
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [result["database"] for result in results] == list(map(str, databases))
+    assert all(result["turns"] == 2 for result in results)
 
 
 def test_every_tool_answers_for_every_table(agent_module, databases):
