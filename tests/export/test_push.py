@@ -1,6 +1,7 @@
 """Pushing: a real HTTP exchange with a small Hub on the loopback device, and what a break or a refusal leaves."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -9,9 +10,11 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from tests.checkpoints import tiny_text_only
 from tests.conftest import ROOT
 from tests.export.hub import Hub
-from train.push import PUSHES, CheckpointPush, link_checkpoint
+from tests.export.test_export import make_run
+from train.push import LOG, PUSHES, CheckpointPush, link_checkpoint
 
 PUSH = (
     "import sys; from pathlib import Path; from train.export.push import push_folder;"
@@ -128,6 +131,26 @@ def test_a_push_that_fails_is_one_line_and_the_run_goes_on(checkpoint, tmp_path)
     assert lines[1] == "update 4 is not pushed: update 4 is still on its way"
     assert lines[-1].startswith("warning: update 4 was not pushed: error: ") and "belongs to no run" in lines[-1]
     assert {path.name for path in checkpoint.parent.iterdir()} == {"checkpoint-4", PUSHES}
+
+
+def test_a_checkpoint_is_exported_and_pushed_beside_the_run(hub, tmp_path, monkeypatch):
+    """The checkpoint goes while it is pushed, as rotation would have it; nothing of the push stays in the folder."""
+    _, checkpoint = make_run(tmp_path / "run", tiny_text_only(tmp_path / "base"))
+    tiny_text_only(checkpoint, seed=6)
+    for name, value in environment(hub, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    before = {path.name for path in (tmp_path / "run").iterdir()}
+    with (tmp_path / "out.txt").open("w") as out:
+        pushing = callback(tmp_path / "run", Console(file=out, width=500))
+        pushing.on_save(SimpleNamespace(output_dir=str(tmp_path / "run")), moment(12, 12), None)
+        shutil.rmtree(checkpoint)
+        pushing.on_train_end(None, moment(12, 12), None)
+    log = (tmp_path / "run" / PUSHES / LOG).read_text()
+    assert (tmp_path / "out.txt").read_text().splitlines()[-1] == "update 12 is pushed", log
+    assert {"README.md", "model.safetensors", "sqale_agent.py", "tokenizer.json", "LICENSE"} <= set(hub.files)
+    assert hub.commits == ["Update 12"] and hub.repos == {"ada/shop": True}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == before - {"checkpoint-12"} | {PUSHES}
+    assert [path.name for path in (tmp_path / "run" / PUSHES).iterdir()] == [LOG]
 
 
 def test_a_checkpoint_that_is_gone_is_one_line_too(tmp_path):
