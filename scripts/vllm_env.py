@@ -40,9 +40,10 @@ folder.mkdir(exist_ok=True)
 (folder / "RECORD").write_text("")
 """
 PROBE = """
-import sys, trl.import_utils
+import sys
+from trl.import_utils import is_vllm_available
 from vllm import LLM
-sys.exit(not trl.import_utils.is_vllm_available())
+sys.exit(not is_vllm_available())
 """
 
 

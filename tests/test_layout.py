@@ -181,16 +181,17 @@ def test_every_benchmark_states_its_limit(path: Path) -> None:
     assert "limit" in text, "and the limit that the figure is held to"
 
 
-def test_every_dependency_is_pinned() -> None:
+@pytest.mark.parametrize(
+    ("file", "extras"),
+    [("constraints.txt", ("test", "track", "plot")), ("constraints-vllm.txt", ("test", "track", "vllm"))],
+)
+def test_every_dependency_is_pinned(file: str, extras: tuple[str, ...]) -> None:
     """A fresh install is the tested one: each package that pyproject.toml asks for has an exact version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [
         *project["dependencies"],
-        *(line for name in ("test", "track", "plot") for line in project["optional-dependencies"][name]),
+        *(line for name in extras for line in project["optional-dependencies"][name]),
     ]
-    pinned = {
-        line.partition("==")[0].lower().replace("_", "-")
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-    }
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in (ROOT / file).read_text().splitlines()}
     names = {re.split(r"[<>=\[]", line)[0].lower() for line in wanted}
     assert names <= pinned

@@ -26,7 +26,7 @@ from train.folder import finish_checkpoint
 from train.importance import ratio_metrics
 from train.log_probs import written_log_probs
 from train.metrics import update_metrics, weigh_by_tokens
-from train.rollout.backends import open_player
+from train.rollout.backends import open_player, send_weights
 from train.rollout.tokens import RolloutStats
 from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
 
@@ -85,7 +85,7 @@ class SqlGRPOTrainer(GRPOTrainer):
         """TRL's, with vLLM given the update's weights beforehand, so that the time it takes is known."""
         if self.use_vllm and self.state.global_step != self._last_loaded_step:
             with self.clock("sync"):
-                self.vllm_generation.sync_weights()
+                send_weights(self)
             self._last_loaded_step = self.state.global_step
         return super()._generate(prompts)
 

@@ -5,8 +5,10 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
+import requests
 
 import train.backend_check as backend_check
 import train.rollout.vllm_server as vllm_server
@@ -14,6 +16,7 @@ from train.__main__ import main
 from train.backend_check import check_backend
 from train.config_check import ConfigError
 from train.config_load import load_config
+from train.rollout.backends import send_weights
 from train.rollout.concurrent import ConcurrentEngine
 from train.rollout.requests import Completion
 from train.rollout.tokens import Sampling
@@ -88,6 +91,25 @@ def test_a_lost_answer_is_asked_for_again_and_a_refusal_is_not(server, monkeypat
     with pytest.raises(ServerError, match="status 400.*too long"):
         ask(f"{server.url}/never")
     assert [path for path, _ in server.asked].count("/never") == 1
+
+
+def test_a_request_that_is_never_answered_is_not_asked_again(server, monkeypatch):
+    """Five times half an hour of idle GPUs, for a server that hangs."""
+    monkeypatch.setattr(vllm_server, "REQUEST_SECONDS", 0.2)
+    server.delays["/slow"] = 1.0
+    with pytest.raises(ServerError, match="slow: timed out"):
+        ask(f"{server.url}/slow", {})
+    assert [path for path, _ in server.asked].count("/slow") == 1
+
+
+def test_weights_that_a_lost_server_does_not_take_are_one_sentence():
+    class Generation:
+        def sync_weights(self):
+            raise requests.exceptions.ConnectionError("Max retries exceeded")
+
+    trainer = SimpleNamespace(vllm_mode="server", vllm_generation=Generation())
+    with pytest.raises(ServerError, match="the weights could not be sent: Max retries exceeded"):
+        send_weights(trainer)
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again(monkeypatch):

@@ -95,7 +95,7 @@ def test_budgets_hold(play, frame, budget):
     assert any(e.finished.ended_by == "token_budget" for e in made)
 
 
-def test_seeded_requests_do_not_depend_on_their_neighbours(play):
+def test_seeded_turns_are_drawn_alike_a_second_time(play):
     sampling = Sampling(temperature=1.5, max_turn_tokens=20, max_episode_tokens=TOKENS)
     _, together = play(sampling, 4)
     _, again = play(sampling, 4)

@@ -11,6 +11,7 @@ from train.rollout.lockstep import play
 from train.rollout.requests import Engine, play_requests
 from train.rollout.tokens import RolloutStats
 from train.rollout.update import PlayFunction
+from train.rollout.vllm_server import ServerError, server_engine
 from train.sharded import unsharded
 
 
@@ -36,6 +37,16 @@ def open_player(trainer: Any, experiment: Experiment, stats: RolloutStats) -> It
         yield lambda episodes, keys: play_requests(engine, frame, episodes, keys, sampling, pool, stats)
 
 
+def send_weights(trainer: Any) -> None:
+    """Give vLLM the trainer's weights; ServerError where its server cannot be reached. All processes call it."""
+    try:
+        trainer.vllm_generation.sync_weights()
+    except OSError as error:  # of which the errors of TRL's client are
+        if trainer.vllm_mode != "server":
+            raise
+        raise ServerError(f"the weights could not be sent: {error}") from error
+
+
 @contextmanager
 def _colocated_engine(trainer: Any, experiment: Experiment) -> Iterator[Engine]:
     """TRL's own ``LLM``; one that sleeps between rollouts has its cache only in the block, as in TRL's ``generate``."""
@@ -55,8 +66,6 @@ def _colocated_engine(trainer: Any, experiment: Experiment) -> Iterator[Engine]:
 
 def _server_engine(trainer: Any, experiment: Experiment) -> AbstractContextManager[Engine]:
     """Each process sends its own requests; the main one has sent the weights, which the others must not overtake."""
-    from train.rollout.vllm_server import server_engine
-
     trainer.accelerator.wait_for_everyone()
     episodes = trainer.args.per_device_train_batch_size * trainer.args.steps_per_generation
     return server_engine(

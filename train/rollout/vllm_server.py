@@ -65,7 +65,8 @@ def ask(url: str, body: dict[str, Any] | None = None, attempts: int = ATTEMPTS, 
     """The JSON answer of a GET, or of a POST of ``body``; ServerError after ``attempts`` failures.
 
     ``seconds``: how long an answer may take; by default CHECK_SECONDS for a GET, REQUEST_SECONDS for a POST.
-    A refusal (status 4xx, but for a busy server's) is not tried again.
+    A refusal (status 4xx, but for a busy server's) is not tried again, nor a POST that was not answered in time: it
+    has waited for half an hour.
     """
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
@@ -78,7 +79,10 @@ def ask(url: str, body: dict[str, Any] | None = None, attempts: int = ATTEMPTS, 
         except urllib.error.HTTPError as error:
             reason, final = _words(error), error.code < 500 and error.code not in BUSY
         except (OSError, ValueError, http.client.HTTPException) as error:
-            reason, final = str(getattr(error, "reason", error)) or type(error).__name__, False
+            cause = getattr(error, "reason", error)
+            # The network's own time limit comes with an error number, ours without.
+            late = isinstance(cause, TimeoutError) and cause.errno is None
+            reason, final = str(cause) or type(cause).__name__, late and body is not None
         if final or attempt == attempts:
             raise ServerError(f"{url}: {reason}")
         time.sleep(2 ** (attempt - 1))
