@@ -10,19 +10,20 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from trl.generation.vllm_client import VLLMClient
 
 from env.sandbox import Sandbox
 from tests.conftest import ROOT
+from tests.vllm.server_run import weights_by_file
 from tests.vllm.taught import apart, episodes
-from tests.vllm.test_training import MEAN, UPDATES, settings, work  # noqa: F401
+from tests.vllm.test_training import MEAN, UPDATES, settings, words, work  # noqa: F401
 from train.backend_check import check_backend
 from train.config import ModelConfig
+from train.episode_log import EPISODES, read_episodes
 from train.policy_files import load_policy
 from train.rollout.requests import play_requests
 from train.rollout.vllm_server import ServerError, ask, server_engine
@@ -65,15 +66,8 @@ def server(work):  # noqa: F811
 
 @pytest.fixture(scope="module")
 def finished(work, server):  # noqa: F811
-    def send(self, metadata, named_params):
-        path = work / "weights.safetensors"
-        save_file({name: p.detach().cpu().contiguous().clone() for name, p in named_params}, path)
-        ask(f"{server}/collective_rpc", {"method": "load_weights_file", "args": [str(path)]})
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(VLLMClient, "init_communicator", lambda self, device=0: None)
-        patch.setattr(VLLMClient, "update_named_params", send)
-        config = settings(work, "name=server", "rollout.backend=vllm_server", f"rollout.vllm_server={server}")
+    config = settings(work, "name=server", "rollout.backend=vllm_server", f"rollout.vllm_server={server}")
+    with weights_by_file(server, work / "weights.safetensors"):
         check_backend(config)
         done = run(config)
         done.trainer.vllm_generation.sync_weights()
@@ -103,3 +97,24 @@ def test_the_server_has_the_trained_weights(finished, server, work):  # noqa: F8
     untrained = load_policy(ModelConfig(weights_dtype="float32"), work / "policy").eval()
     assert apart(trained, played) < MEAN
     assert apart(untrained, played) > 2 * MEAN
+
+
+def requests_served(url):
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:request_success_total"))
+
+
+def test_two_processes_ask_for_every_turn_once(work, server):  # noqa: F811
+    before, updates = requests_served(server), 2
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command += ["-m", "tests.vllm.server_run", server, str(work / "two.safetensors"), "configs/demo.yaml"]
+    command += words(work, "name=two", "rollout.backend=vllm_server", f"rollout.vllm_server={server}")
+    done = subprocess.run([*command, f"train.max_steps={updates}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    rows = read_episodes(work / "runs" / "two" / EPISODES).to_pylist()
+    assert len({(row["update"], row["question_id"], row["candidate"]) for row in rows}) == len(rows) == updates * 8
+    assert requests_served(server) - before == sum(len(row["turns"]) for row in rows)
+    lines = [json.loads(line) for line in (work / "runs" / "two" / "metrics.jsonl").read_text().splitlines()]
+    # Of both processes: each sampled with the update's weights, not with those before them.
+    assert [line["sampling/logp_difference"] < MEAN for line in lines if "loss" in line] == [True] * updates

@@ -34,29 +34,31 @@ def work(tmp_path_factory):
     return folder
 
 
+def words(work, *more):
+    """The overrides of a run over configs/demo.yaml."""
+    return [
+        "name=run",
+        f"output={work / 'runs'}",
+        f"model.path={work / 'policy'}",
+        "corpus.name=jsonl",
+        f"corpus.source={work / 'source'}",
+        f"corpus.prepared={work / 'prepared'}",
+        f"env.prompts={PROMPTS}",
+        "rollout.backend=vllm_colocate",
+        "train.questions_per_update=2",
+        "train.candidates=4",
+        "train.micro_batch=4",
+        "train.learning_rate=3e-3",
+        f"train.max_steps={UPDATES}",
+        "train.save_updates=3",
+        "train.anchor_updates=2",
+        "curriculum.gate_updates=0",
+        *more,
+    ]
+
+
 def settings(work, *more):
-    return load_config(
-        ["configs/demo.yaml"],
-        [
-            "name=run",
-            f"output={work / 'runs'}",
-            f"model.path={work / 'policy'}",
-            "corpus.name=jsonl",
-            f"corpus.source={work / 'source'}",
-            f"corpus.prepared={work / 'prepared'}",
-            f"env.prompts={PROMPTS}",
-            "rollout.backend=vllm_colocate",
-            "train.questions_per_update=2",
-            "train.candidates=4",
-            "train.micro_batch=4",
-            "train.learning_rate=3e-3",
-            f"train.max_steps={UPDATES}",
-            "train.save_updates=3",
-            "train.anchor_updates=2",
-            "curriculum.gate_updates=0",
-            *more,
-        ],
-    )
+    return load_config(["configs/demo.yaml"], words(work, *more))
 
 
 @pytest.fixture(scope="module")
