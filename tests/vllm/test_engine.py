@@ -109,7 +109,7 @@ def test_an_engine_that_cannot_hold_an_episode_is_refused(llm, frame):
 
 def test_what_an_error_left_unwritten_is_not_handed_to_the_next(play, llm, frame):
     sampling = Sampling(max_turn_tokens=200, max_episode_tokens=TOKENS)
-    with pytest.raises(KeyboardInterrupt), VllmEngine(llm, sampling, [TOKENS]) as engine:
+    with pytest.raises(KeyboardInterrupt), VllmEngine(llm, sampling, frame.stop_ids) as engine:
         engine.submit(99, frame.prompt_ids([{"role": "user", "content": "How many shops?"}]), 200)
         engine.collect()
         raise KeyboardInterrupt
