@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
-from evaluate.harness import choose_questions
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -12,6 +11,7 @@ from env.chance import key_int
 from env.episode import Episode, EpisodeLimits
 from env.prompts import load_prompts
 from env.sandbox import Sandbox
+from evaluate.runner import choose_questions
 from tests.agent.conftest import PROMPTS
 from tests.conftest import ROOT
 from train.agent.agent import turn_record
