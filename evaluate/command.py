@@ -17,7 +17,7 @@ from evaluate.config import INTRO, EvaluationConfig, evaluation_folder, load_eva
 from evaluate.runner import EvaluationError, check_folder, check_prompts, finished, run_evaluation
 from train.config_check import ConfigError
 from train.config_docs import keys_markdown
-from train.config_load import to_yaml
+from train.config_load import is_file, to_yaml
 from train.data import split_command, split_folder
 from train.policy_path import resolve_policy
 
@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.keys:
         print(keys_markdown(EvaluationConfig, INTRO), end="")
         return 0
-    files = [text for text in options.inputs if "=" not in text or Path(text).is_file()]
+    files = [text for text in options.inputs if "=" not in text or is_file(text)]
     if not files:
         raise ConfigError("no config file given; start from configs/eval/sqale.yaml or another of that folder")
     config = load_evaluation(files, [text for text in options.inputs if text not in files])

@@ -172,7 +172,8 @@ def _mixture(shares: list[float]) -> tuple[bool, str]:
 
 def is_folder_name(name: str) -> bool:
     """Whether ``name`` names one folder, with no way out of its parent."""
-    return bool(name.strip()) and name not in (".", "..") and not set(name) & set("/\\\0")
+    fits = len(name.encode()) <= 255  # what file systems take
+    return fits and bool(name.strip()) and name not in (".", "..") and not set(name) & set("/\\\0")
 
 
 def _where(name: str, origins: Mapping[str, str]) -> str:

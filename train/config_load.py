@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,11 +84,16 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
         name, equals, value = word.partition("=")
         if name == FILE_WORD and equals:
             files.append(value)
-        elif not equals or Path(word).is_file():
+        elif not equals or is_file(word):
             files.append(word)
         else:
             overrides.append(word)
     return files, overrides
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether there is such a file; an override may be longer than any file's name."""
+    return os.path.isfile(path)
 
 
 def to_yaml(config: Any) -> str:
@@ -109,7 +115,7 @@ def flatten(config: Any) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> DictConfig:
-    if not path.is_file():
+    if not is_file(path):
         raise ConfigError(f"no config file at {path}{_similar_file(path)}; an override has the form section.key=value")
     try:
         values = OmegaConf.load(path)
@@ -121,7 +127,7 @@ def _read_file(path: Path) -> DictConfig:
 
 
 def _similar_file(path: Path) -> str:
-    names = sorted(str(other) for other in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+    names = sorted(str(other) for other in path.parent.glob("*.yaml")) if os.path.isdir(path.parent) else []
     near = difflib.get_close_matches(str(path), names, n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 

@@ -4,6 +4,7 @@ The part of W&B's format that a grid needs: ``program``, ``method: grid``, ``com
 with ``value`` or ``values``. Commands come out as W&B's agent would start them.
 """
 
+import hashlib
 import itertools
 import os
 import re
@@ -22,6 +23,8 @@ from train.folder import run_folder
 
 COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")  # W&B's own default
 ARGUMENTS = "${args_no_hyphens}"
+TRACKERS = "train.log_to"
+LONGEST_NAME = 120  # of a run; file systems take 255 bytes
 KNOWN = ("program", "method", "command", "parameters", "name", "description", "project", "entity", "metric", "run_cap")
 _VARIABLE = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
 
@@ -57,7 +60,8 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[SweepRun]:
     runs = []
     for combination in itertools.product(*values.values()):
         chosen = dict(zip(values, combination, strict=True))
-        command = [*_command(path, sweep, chosen), "train.log_to=[]", *overrides]
+        stated = [word for word in _command(path, sweep, chosen) if not word.startswith(f"{TRACKERS}=")]
+        command = [*stated, f"{TRACKERS}=[]", *overrides]
         words = _words(path, command)
         if not any(word.startswith("name=") for word in words):
             command.append(f"name={_name({name: chosen[name] for name in varying} or chosen)}")
@@ -92,6 +96,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: method is {sweep.get('method')!r}; only grid is run without W&B")
     if not isinstance(sweep.get("parameters"), dict) or not sweep["parameters"]:
         raise ConfigError(f"{path}: parameters must map at least one name to value: or values:")
+    other = [name for name in sweep["parameters"] if not isinstance(name, str)]
+    if other:
+        raise ConfigError(f"{path}: the parameter {other[0]!r} is no name; a parameter is a key, such as seed")
+    if not isinstance(sweep.get("command") or [], list):
+        raise ConfigError(f"{path}: command must be a list of words, not {sweep['command']!r}")
     return sweep
 
 
@@ -140,7 +149,10 @@ def _name(parameters: dict[str, Any]) -> str:
     for name, value in parameters.items():
         short = Path(str(value)).stem if name == "config" else f"{name.rpartition('.')[2]}{value}"
         parts.append(re.sub(r"[^\w.+-]+", "_", short))
-    return "-".join(parts)
+    name = "-".join(parts)
+    if len(name.encode()) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME // 2]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return name
 
 
 def _check_distinct(path: Path, runs: Sequence[SweepRun]) -> None:

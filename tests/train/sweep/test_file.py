@@ -13,6 +13,14 @@ from train.config_load import load_words, save_config
 from train.sweep.file import read_sweep
 from train.sweep.state import check_folders, standing
 
+# Values that a shell, YAML or a file system might take otherwise.
+ODD = {
+    "corpus.prepared": {"values": ["a b, c", 'it\'s "q"', "x" * 300, "y" * 300]},
+    "corpus.difficulties": {"values": [[], ["simple", "hard"]]},
+    "reward.partial_credit": {"values": [True, False]},
+    "train.learning_rate": {"values": [1e-5, "1e-6"]},
+    "seed": {"value": 5},
+}
 SHIPPED = sorted((ROOT / "configs" / "sweep").glob("*.yaml"))
 
 
@@ -45,10 +53,11 @@ def test_the_corpora_sweep_is_one_recipe_on_three_corpora():
     assert all(run.config.train.max_steps == 1_800 and not run.config.train.log_to for run in runs)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
-def test_wandb_starts_the_same_runs(path):
+@pytest.mark.parametrize("path", [*SHIPPED, None], ids=lambda path: path.name if path else "odd values")
+def test_wandb_starts_the_same_runs(path, tmp_path):
     """The command that the agent of the installed W&B makes of each combination is that of the run."""
     utils = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
+    path = path or sweep_file(tmp_path, ODD)
     runs, sweep = read_sweep(path), utils.load_sweep_config(str(path))
     fixed = {name: choice["value"] for name, choice in sweep["parameters"].items() if "value" in choice}
     for run in runs:
@@ -61,6 +70,8 @@ def test_wandb_starts_the_same_runs(path):
             command += given[word[2:-1]] if macro else [str(word)]
         config = load_words(command[command.index("train") + 1 :])
         config.train.log_to = []  # what running without W&B leaves out
+        if sweep["parameters"] == ODD:
+            config.name = run.name  # without name: W&B's agent names no run
         assert config == run.config
 
 
@@ -80,6 +91,23 @@ def test_a_run_is_named_by_what_varies(tmp_path):
     assert [run.name for run in read_sweep(path)] == ["bird", "sqale"]
 
 
+def test_odd_values_arrive_as_they_are(tmp_path):
+    runs = read_sweep(sweep_file(tmp_path, ODD))
+    assert {run.config.corpus.prepared for run in runs} == set(ODD["corpus.prepared"]["values"])
+    assert {run.config.train.learning_rate for run in runs} == {1e-5, 1e-6}
+    assert len({run.name for run in runs}) == len(runs) == 32
+    for run in runs:
+        assert run.config.corpus.difficulties == run.parameters["corpus.difficulties"]
+        assert run.config.reward.partial_credit is run.parameters["reward.partial_credit"]
+        assert len(run.name) < 200
+
+
+def test_the_command_names_its_trackers_once():
+    for path in SHIPPED:
+        words = read_sweep(path)[0].command
+        assert [word for word in words if word.startswith("train.log_to")] == ["train.log_to=[]"]
+
+
 @pytest.mark.parametrize(
     ("parameters", "more", "says"),
     [
@@ -95,6 +123,11 @@ def test_a_run_is_named_by_what_varies(tmp_path):
         ({"seed": {"values": [1]}}, {"command": ["-m", "train", "${args}"]}, "no ${args_no_hyphens}"),
         ({"seed": {"values": [1]}}, {"command": ["${args_json}", "${args_no_hyphens}"]}, "command has ${args_json}"),
         ({"seed": {"values": [1, 2]}, "name": {"value": "one"}}, {}, "would share the folder runs/one"),
+        ({"seed": {"values": [1]}}, {"method": "random"}, "only grid is run without W&B"),
+        ({5: {"values": [1]}}, {}, "the parameter 5 is no name"),
+        ({"seed": {"values": [1]}}, {"command": "-m train ${args_no_hyphens}"}, "command must be a list of words"),
+        ({"name": {"values": ["x" * 300]}}, {}, "name must be a plain folder name"),
+        ({"config": {"values": ["x" * 300]}}, {}, "no config file at xxx"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_place(tmp_path, parameters, more, says):
