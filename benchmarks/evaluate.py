@@ -52,13 +52,14 @@ class ScriptedBackend:
     def _play(self, each: OpenEpisode) -> TokenCounts:
         question = each.world.question
         tables = list(question.gold_tables)
-        for calls in (
+        turns: list[list[tuple[str, dict[str, str]]]] = [
             [("list_tables", {})],
             [("describe_table", {"table_name": name}) for name in tables],
-            [("sample_rows", {"table_name": name}) for name in tables] + [("foreign_keys", {})],
+            [*(("sample_rows", {"table_name": name}) for name in tables), ("foreign_keys", {})],
             [("run_query", {"sql": question.gold_sql})],
             [("submit_sql", {"sql": question.gold_sql})],
-        ):
+        ]
+        for calls in turns:
             each.episode.step("\n".join(json.dumps({"tool": tool, "args": args}) for tool, args in calls))
         return TokenCounts()
 

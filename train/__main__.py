@@ -27,6 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ConfigError, CorpusError, GoldError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
+        return 130
 
 
 def _run(options: argparse.Namespace) -> int:

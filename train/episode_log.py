@@ -1,7 +1,7 @@
 """The record of a run: every episode of every update, one parquet file an update.
 
 Report, viewer and analysis read these files and nothing else. A file is written under another name and then renamed,
-so it is whole or not there; a resumed run writes an update's file again, with the same content.
+so it is whole or not there; a resumed run removes those after its checkpoint and writes them again.
 """
 
 import json
@@ -93,6 +93,13 @@ def write_episodes(folder: Path, update: int, records: Iterable[dict[str, Any]])
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), partial)
     os.replace(partial, path)
     return path
+
+
+def drop_episodes(folder: Path, update: int) -> None:
+    """Remove the files of ``update`` and later ones, which a resumed run is about to play again."""
+    for file in folder.glob("*.parquet"):
+        if file.stem.isdigit() and int(file.stem) >= update:
+            file.unlink()
 
 
 def read_episodes(folder: Path) -> pa.Table:

@@ -3,8 +3,11 @@
 A whole checkpoint is marked, and only then do older ones go.
 """
 
+import fcntl
+import re
 import shutil
 from pathlib import Path
+from typing import TextIO
 
 from train.config import Config
 from train.config_check import ConfigError, check_resume
@@ -14,6 +17,9 @@ from train.shape import is_main_process
 
 CONFIG = "config.yaml"
 COMPLETE = "complete"  # written last: a checkpoint without it was cut off
+LOCK = "lock"
+_NUMBERED = re.compile(r"checkpoint-(\d+)")  # another name, as of a copy that someone keeps, is none of ours
+_held: list[TextIO] = []  # locks of this process; they end with it, however it ends
 
 
 def run_folder(config: Config) -> Path:
@@ -38,13 +44,14 @@ def prepare_folder(config: Config, resume: bool) -> Path | None:
         raise ConfigError(f"{folder} holds a run already; add --resume to go on with it, or set another name=...")
     if is_main_process():
         folder.mkdir(parents=True, exist_ok=True)
+        _hold(folder)
         save_config(config, saved)
     return checkpoint
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint of a run's folder that was written to its end; None where there is none."""
-    return max((path.parent for path in folder.glob(f"checkpoint-*/{COMPLETE}")), key=_number, default=None)
+    return next((path for path in reversed(_checkpoints(folder)) if (path / COMPLETE).exists()), None)
 
 
 def finish_checkpoint(checkpoint: Path, keep: int) -> None:
@@ -53,13 +60,33 @@ def finish_checkpoint(checkpoint: Path, keep: int) -> None:
     What a kill cut off goes too. The trainer's own rotation would remove the last whole checkpoint before this one is.
     """
     (checkpoint / COMPLETE).touch()
-    folders = sorted(checkpoint.parent.glob("checkpoint-*"), key=_number)
+    folders = _checkpoints(checkpoint.parent)
     kept = [folder for folder in folders if (folder / COMPLETE).exists()][-keep:]
     for folder in folders:
         if folder not in kept:
             (folder / COMPLETE).unlink(missing_ok=True)  # first: half removed, it is whole no more
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # what a busy disk keeps goes with the next checkpoint
 
 
-def _number(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a run's folder, whole or not, in the order of their updates."""
+    found = ((_NUMBERED.fullmatch(path.name), path) for path in folder.glob("checkpoint-*"))
+    return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
+
+
+def _hold(folder: Path) -> None:
+    """Keep the folder for this process as long as it lives; ConfigError where another one has it.
+
+    Two runs that write one folder would spoil both. A record lock, since forked workers do not inherit it.
+    """
+    file = (folder / LOCK).open("a")
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        file.close()
+        raise ConfigError(
+            f"another process runs in {folder}; wait for it or end it, or set another name=..."
+        ) from error
+    except OSError:
+        pass  # a file system without locks
+    _held.append(file)

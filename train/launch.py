@@ -1,12 +1,23 @@
-"""What a launch of several processes needs before any model is loaded, and the check that it is the launch it says."""
+"""What a launch of several processes needs before any model is loaded, and the checks that it can be what it says."""
 
+import json
 import os
+from pathlib import Path
 
 import torch.distributed
 
 from train.config import Config
 from train.config_check import ConfigError
 from train.shape import launched_processes
+
+FILE = "launch.json"  # in a checkpoint: the launch that wrote it
+# What to launch with, by sharding.
+CONFIGURATIONS = {
+    "none": "torchrun, or configs/accelerate/ddp.yaml",
+    "zero2": "configs/accelerate/zero2.yaml",
+    "zero3": "configs/accelerate/zero3.yaml",
+    "fsdp2": "configs/accelerate/fsdp2.yaml",
+}
 
 
 def uses_deepspeed() -> bool:
@@ -38,4 +49,40 @@ def check_world_size(processes: int) -> None:
         raise ConfigError(
             f"{announced} processes were announced (WORLD_SIZE), {processes} train and {together} are connected; "
             "launch with torchrun --nproc_per_node N or accelerate launch --config_file configs/accelerate/…"
+        )
+
+
+def sharding() -> str:
+    """How this launch shards what an optimizer holds: none, zero2, zero3, fsdp2."""
+    if uses_deepspeed():
+        return f"zero{os.environ.get('ACCELERATE_DEEPSPEED_ZERO_STAGE', '2')}"
+    return "fsdp2" if uses_fsdp() else "none"
+
+
+def save_launch(checkpoint: Path) -> None:
+    """Note in ``checkpoint`` what launch wrote it."""
+    launch = {"sharding": sharding(), "processes": launched_processes()}
+    (checkpoint / FILE).write_text(json.dumps(launch), encoding="utf-8")
+
+
+def check_resumed_launch(checkpoint: Path) -> None:
+    """ConfigError where this launch cannot take over the optimizer's state that lies in ``checkpoint``.
+
+    Each sharding has files of its own, and the trainer begins with a new optimizer where it finds none. ZeRO's are
+    one a process.
+    """
+    path = checkpoint / FILE
+    if not path.exists():
+        return
+    wrote = json.loads(path.read_text(encoding="utf-8"))
+    now, processes = sharding(), launched_processes()
+    if wrote["sharding"] != now:
+        raise ConfigError(
+            f"{checkpoint} holds an optimizer sharded by {wrote['sharding']}, and this launch shards by {now}; resume "
+            f"with {CONFIGURATIONS.get(wrote['sharding'], 'the launch that wrote it')}"
+        )
+    if now.startswith("zero") and wrote["processes"] != processes:
+        raise ConfigError(
+            f"{checkpoint} holds an optimizer that ZeRO sharded over {wrote['processes']} processes, and this launch "
+            f"has {processes}; resume with {wrote['processes']}"
         )

@@ -8,17 +8,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
+from train.episode_log import EPISODES, drop_episodes
+
+METRICS = "metrics.jsonl"
 TIERS = ("equivalent", "executable", "parsable", "invalid")
 
 
 class ProgressLog(TrainerCallback):
     """Shows each update and appends its metrics to ``metrics.jsonl`` in the run folder.
 
-    On a resume, lines of updates after the checkpoint are dropped: they are about to be made again.
+    On a resume, lines and episodes of updates after the checkpoint are dropped: they are about to be made again, and
+    off one CPU process not quite as they were.
     """
 
     def __init__(self, folder: Path, console: Console) -> None:
-        self.file = folder / "metrics.jsonl"
+        self.file = folder / METRICS
         self.console = console
         # All of it fits into 80 columns.
         self.bar = Progress(
@@ -35,6 +39,7 @@ class ProgressLog(TrainerCallback):
         if not state.is_world_process_zero:
             return
         drop_lines(self.file, state.global_step)
+        drop_episodes(self.file.parent / EPISODES, state.global_step)
         self.task = self.bar.add_task("updates", total=args.max_steps, completed=state.global_step)
         self.bar.start()
 
@@ -66,13 +71,23 @@ class ProgressLog(TrainerCallback):
 
 def drop_lines(file: Path, update: int) -> None:
     """Keep the lines of the updates before ``update`` alone; a last line that a kill cut off goes too."""
-    kept = []
-    for line in file.read_text().splitlines() if file.exists() else ():
-        try:
-            if json.loads(line)["update"] < update:
-                kept.append(line + "\n")
-        except json.JSONDecodeError:
-            break
+    kept = [line + "\n" for number, line in _lines(file) if number < update]
     partial = file.with_suffix(".partial")
     partial.write_text("".join(kept))
     partial.replace(file)
+
+
+def logged_updates(folder: Path) -> int:
+    """How many updates of the run in ``folder`` were logged, those that a resume plays again among them."""
+    return max((number + 1 for number, _ in _lines(folder / METRICS)), default=0)
+
+
+def _lines(file: Path) -> list[tuple[int, str]]:
+    """(update, line) of each whole line."""
+    lines = []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            lines.append((json.loads(line)["update"], line))
+        except json.JSONDecodeError:
+            break
+    return lines

@@ -19,7 +19,7 @@ from train.demo_policy.build import build_policy
 from train.experiment import make_experiment
 from train.folder import prepare_folder, run_folder
 from train.inputs import check_inputs
-from train.launch import check_world_size, start_deepspeed_on_cpu, uses_fsdp
+from train.launch import check_resumed_launch, check_world_size, start_deepspeed_on_cpu, uses_fsdp
 from train.lora import with_adapters
 from train.policy_files import load_policy, load_tokenizer, resolve_policy
 from train.preflight import (
@@ -30,11 +30,11 @@ from train.preflight import (
     check_trackers,
     eligible_questions,
 )
-from train.progress import ProgressLog
+from train.progress import ProgressLog, logged_updates
 from train.push import CheckpointPush
 from train.schedule import warmup_steps
 from train.shape import accumulation, is_main_process, launched_processes
-from train.trackers import EpisodeTables, continue_run
+from train.trackers import EpisodeTables, continue_run, tracker_callbacks
 from train.trainer import SqlGRPOTrainer
 
 POLICY_CACHE = "demo-policy"  # beside the prepared corpora
@@ -135,7 +135,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         save_steps=train.save_updates,
         save_total_limit=None,  # our own rotation keeps the last whole checkpoint until the next one is
         logging_steps=1,
-        report_to=train.log_to or "none",
+        report_to="none",  # our own callbacks of the trackers know what a resumed run has sent already
         run_name=config.name,
         project=os.environ.get("WANDB_PROJECT", PROJECT),
         disable_tqdm=True,
@@ -169,6 +169,8 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     check_databases(corpus)
     eligible = eligible_questions(config, corpus)
     checkpoint = prepare_folder(config, resume)
+    if checkpoint is not None:
+        check_resumed_launch(checkpoint)
     folder = run_folder(config)
     check_inputs(config, corpus, folder, resume)
     if is_main_process():
@@ -176,13 +178,18 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     path = policy_path(config, console)
     tokenizer = load_tokenizer(path)
     experiment = make_experiment(config, folder, corpus, eligible, tokenizer)
-    progress = ProgressLog(folder, console)
+    progress, sent = ProgressLog(folder, console), logged_updates(folder)
     trainer = SqlGRPOTrainer(
         experiment,
         model=with_adapters(load_policy(config.model, path), config),
         args=grpo_config(config, folder, launched_processes()),
         processing_class=tokenizer,
-        callbacks=[progress, EpisodeTables(config, folder), *push_callbacks(config, folder, console)],
+        callbacks=[
+            *tracker_callbacks(config.train.log_to, sent),
+            EpisodeTables(config, folder, sent),
+            progress,  # after the trackers: they have got what stands in its file
+            *push_callbacks(config, folder, console),
+        ],
     )
     check_world_size(trainer.accelerator.num_processes)
     trainer.remove_callback(PrinterCallback)

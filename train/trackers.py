@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from transformers import TrainerCallback
+from transformers.integrations import get_reporting_integration_callbacks
 
 from env.chance import rng
 from train.config import Config
@@ -50,14 +51,38 @@ def continue_run(config: Config, folder: Path) -> None:
     os.environ.setdefault("WANDB_DIR", str(folder))
 
 
+def tracker_callbacks(names: list[str], sent: int) -> list[TrainerCallback]:
+    """transformers' callbacks of the trackers ``names``, which leave out the first ``sent`` updates.
+
+    A run goes on from its last checkpoint and plays the updates after it again; a tracker cannot take back what it has,
+    so each of them would stand there twice.
+    """
+
+    def once(kind: type[TrainerCallback]) -> type[TrainerCallback]:
+        class Once(kind):
+            def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+                if not _is_update(more["logs"]) or state.global_step > sent:
+                    super().on_log(args, state, control, **more)
+
+        return Once
+
+    return [once(kind)() for kind in get_reporting_integration_callbacks(names)]
+
+
+def _is_update(logs: dict[str, float] | None) -> bool:
+    """Whether these are an update's metrics: TRL's summary at the end of a run has no rates and no episodes."""
+    return logs is not None and "equivalent_rate" in logs
+
+
 class EpisodeTables(TrainerCallback):
     """Every ``train.log_episodes_updates`` updates a table of whole episodes, and at the start the configuration.
 
-    It reads the run's own record, after it was written. TRL's callbacks of the trackers come first and start them.
+    It reads the run's own record, after it was written, and leaves out the first ``sent`` updates. The trackers' own
+    callbacks come first and start them.
     """
 
-    def __init__(self, config: Config, folder: Path) -> None:
-        self.config, self.folder = config, folder
+    def __init__(self, config: Config, folder: Path, sent: int) -> None:
+        self.config, self.folder, self.sent = config, folder, sent
         self.trackers = config.train.log_to
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -68,10 +93,10 @@ class EpisodeTables(TrainerCallback):
                 import_module(name).config.update(keys, allow_val_change=True)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """After an update's metrics; TRL's summary at the end of a run has no rates and no episodes."""
+        """After an update's metrics."""
         every = self.config.train.log_episodes_updates
         update = state.global_step - 1
-        if not state.is_world_process_zero or not logs or "equivalent_rate" not in logs or not every or update % every:
+        if not state.is_world_process_zero or not _is_update(logs) or not every or update % every or update < self.sent:
             return
         records = pq.read_table(self.folder / EPISODES / f"{update:06d}.parquet", schema=SCHEMA).to_pylist()
         rows = episode_rows(records, self.config.seed, update)

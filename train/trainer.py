@@ -24,6 +24,7 @@ from train.episode_log import EPISODES, turns_record, write_episodes
 from train.experiment import Experiment
 from train.folder import finish_checkpoint
 from train.importance import ratio_metrics
+from train.launch import save_launch
 from train.log_probs import written_log_probs
 from train.metrics import update_metrics, weigh_by_tokens
 from train.rollout.backends import open_player, send_weights
@@ -291,6 +292,9 @@ class SqlGRPOTrainer(GRPOTrainer):
 
     # Checkpoints
 
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """Nothing: TRL's card would name no model and ask it a question of its own; an export writes a true one."""
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         checkpoint = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
@@ -300,6 +304,7 @@ class SqlGRPOTrainer(GRPOTrainer):
         # The other processes write parts of it too: their random states, their share of a sharded optimizer.
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
+            save_launch(checkpoint)
             finish_checkpoint(checkpoint, self.experiment.config.train.keep_checkpoints)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:

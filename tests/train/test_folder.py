@@ -1,9 +1,12 @@
 """A run's folder: when it is taken, when it is another run's, and which checkpoints stay."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from train.config import Config
 from train.config_check import ConfigError
 from train.config_load import load_config
@@ -36,6 +39,17 @@ def test_older_ones_and_those_cut_off_go_once_the_new_one_is_whole(tmp_path: Pat
     finish_checkpoint(checkpoint(tmp_path, 1000, whole=False), keep)
     assert {int(path.name.partition("-")[2]) for path in tmp_path.iterdir()} == left
     assert latest_checkpoint(tmp_path) == tmp_path / "checkpoint-1000"
+
+
+def test_a_copy_that_someone_keeps_is_left_alone(tmp_path: Path) -> None:
+    for name in ("checkpoint-700-best", "checkpoint-old", "checkpoint-"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / COMPLETE).touch()
+    finish_checkpoint(checkpoint(tmp_path, 20, whole=False), keep=1)
+    finish_checkpoint(checkpoint(tmp_path, 100, whole=False), keep=1)
+    assert latest_checkpoint(tmp_path) == tmp_path / "checkpoint-100"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"checkpoint-700-best", "checkpoint-old", "checkpoint-", "checkpoint-100"}
 
 
 def config(output: Path, *overrides: str) -> Config:
@@ -73,3 +87,32 @@ def test_one_process_of_a_launch_writes_the_folder(tmp_path: Path, monkeypatch: 
     prepare_folder(config(tmp_path), resume=False)
     monkeypatch.setenv("RANK", "1")
     assert prepare_folder(config(tmp_path), resume=False) is None  # what the first one has written is no other run
+
+
+def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
+    program = "\n".join(
+        [
+            "import os, sys",
+            "from train.config_load import load_config",
+            "from train.folder import prepare_folder",
+            "prepare_folder(load_config([], [f'output={sys.argv[1]}']), resume=False)",
+            "if not os.fork():",
+            "    os.read(0, 1)",  # as a forked worker that outlives a killed run
+            "    os._exit(0)",
+            "print('holds', flush=True)",
+            "input()",
+        ]
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout is not None and other.stdin is not None and other.stdout.readline() == b"holds\n"
+    for resume in (False, True):
+        with pytest.raises(ConfigError, match="another process runs in .*; wait for it or end it"):
+            prepare_folder(config(tmp_path, "train.save_updates=3"), resume)
+    assert load_config([tmp_path / "run" / CONFIG]).train.save_updates != 3, "the other run's configuration stays"
+    other.kill()
+    other.wait()
+    assert prepare_folder(config(tmp_path), resume=True) is None, "a kill gives the folder back"
+    other.stdin.close()
+    other.stdout.close()

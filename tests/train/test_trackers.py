@@ -13,18 +13,33 @@ from train.config import Config, TrainConfig
 from train.episode_log import read_episodes
 from train.trackers import COLUMNS, SHOWN, continue_run, episode_rows
 
-# A run, stopped as if it had been killed before its second checkpoint was whole, and its resume. In a process of its
-# own: trackio decides at import where its files go.
+UPDATES = 5
+# A run that Ctrl-C ends after its second update, and its resume from the first. In a process of its own: trackio
+# decides at import where its files go.
 PROGRAM = """
-import json, shutil, sys
+import json, os, shutil, signal, sys, threading, time
 import wandb
 from trackio.sqlite_storage import SQLiteStorage
 from train.config_load import load_words
+from train.folder import run_folder
+from train.progress import logged_updates
 from train.run import run
 config = load_words(sys.argv[1:])
-folder = run(config).folder
+folder = run_folder(config)
+
+def interrupt():
+    while logged_updates(folder) < 2:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    run(config)
+except KeyboardInterrupt:
+    print("interrupted")
 wandb.finish()
-shutil.rmtree(folder / "checkpoint-2")
+for late in folder.glob("checkpoint-[2-9]"):
+    shutil.rmtree(late)
 run(config, resume=True)
 wandb.finish()
 print(json.dumps(SQLiteStorage.get_logs("sqale-grpo", config.name)))
@@ -32,21 +47,23 @@ print(json.dumps(SQLiteStorage.get_run_config("sqale-grpo", config.name)))
 """
 
 
-def test_both_trackers_get_metrics_configuration_and_episodes_and_a_resume_goes_on(tmp_path, quick):
+def test_both_trackers_get_metrics_configuration_and_episodes_and_a_resume_repeats_none(tmp_path, quick):
+    """Ctrl-C in the third update or later, resume after the first: the second is played twice and sent once."""
     pytest.importorskip("wandb")
     pytest.importorskip("trackio")
     words = [*quick, "name=tracked", f"output={tmp_path}", "train.log_to=[wandb,trackio]", "train.save_updates=1"]
     offline = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "TRACKIO_DIR": str(tmp_path / "trackio")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "TRACKIO_"))}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words, "train.log_episodes_updates=1"],
+        [sys.executable, "-c", PROGRAM, *words, "train.log_episodes_updates=1", f"train.max_steps={UPDATES}"],
         cwd=ROOT,
         env=kept | offline,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1_500,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "interrupted" in done.stdout.splitlines()
     folder = tmp_path / "tracked"
     episodes = {(e["update"], e["question"]) for e in read_episodes(folder / "episodes").to_pylist()}
     # W&B: two offline parts of one run.
@@ -57,15 +74,20 @@ def test_both_trackers_get_metrics_configuration_and_episodes_and_a_resume_goes_
         sent = next(part.glob("*.wandb")).read_bytes()
         assert all(name in sent for name in (b"equivalent_rate", b"train/anchored", b"recipe/train.anchor_updates"))
     tables = [json.loads(path.read_text()) for path in (folder / "wandb").glob("offline-run-*/files/**/*.table.json")]
-    assert len(tables) == 3 and all(table["columns"] == list(COLUMNS) for table in tables)
+    assert len(tables) == UPDATES and all(table["columns"] == list(COLUMNS) for table in tables)
     assert {(row[0], row[1]) for table in tables for row in table["data"]} == episodes
     # trackio: one run, of the same name.
     logs, keys = (json.loads(line) for line in done.stdout.splitlines()[-2:])
-    assert [log["train/global_step"] for log in logs if "train/equivalent_rate" in log] == [1, 2, 2]
+    steps = [log["train/global_step"] for log in logs if "train/equivalent_rate" in log]
+    assert steps == list(range(1, UPDATES + 1))
     assert keys["recipe/train.loss_constant"] == 128
     rows = [row for log in logs if "episodes" in log for row in log["episodes"]["_value"]]
     assert {(row["update"], row["question"]) for row in rows} == episodes
     assert all(row["episode"].startswith("[turn 1] ") for row in rows)
+    # Our own file holds each update once too, those of the run that went on.
+    assert [json.loads(line)["update"] for line in (folder / "metrics.jsonl").read_text().splitlines()] == list(
+        range(UPDATES)
+    )
 
 
 def record(number: int, tier: str) -> dict:
