@@ -11,7 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from tests.conftest import ROOT
 
@@ -70,19 +73,32 @@ def kill_when(run: int, happened: Callable[[], bool], log: Path) -> None:
     os.killpg(run, signal.SIGKILL)
 
 
-def torchrun(processes: int, arguments: list[str], port: int, **environment: str) -> str:
-    """Run ``python -m train ARGUMENTS`` on several processes of this machine to its end; what they printed."""
+def start_torchrun(processes: int, arguments: list[str], port: int, log: Path, **environment: str) -> subprocess.Popen:
+    """Start ``python -m train ARGUMENTS`` on several processes of this machine, their output in ``log``."""
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={port}"]
-    done = subprocess.run(
-        [*command, "-m", "train", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT, **environment},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
-    return done.stdout
+    with log.open("a") as file:
+        return subprocess.Popen(
+            [*command, "-m", "train", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **ENVIRONMENT, **environment},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def torchrun(processes: int, arguments: list[str], port: int, log: Path, **environment: str) -> None:
+    """The same, run to its end."""
+    launch = start_torchrun(processes, arguments, port, log, **environment)
+    assert launch.wait(SECONDS) == 0, log.read_text()[-8000:]
+
+
+def kill_launch(launch: subprocess.Popen) -> None:
+    """Kill -9 a launch and all its processes at once, as a machine that goes down does."""
+    running = psutil.Process(launch.pid)
+    for process in [running, *running.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    launch.wait(SECONDS)
 
 
 def _serve() -> None:
