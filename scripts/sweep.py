@@ -110,8 +110,9 @@ class only_one:
 
 def run_all(runs: list[SweepRun], jobs: int, console: Console) -> None:
     """Run what is not finished, with a bar a running run."""
-    # Ctrl-C raises already; a plain kill is to end the runs in the same way.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # A plain kill is to end the runs as Ctrl-C does; a shell starts what it puts into the background deaf to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),

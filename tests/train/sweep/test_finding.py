@@ -110,6 +110,25 @@ def until(condition, seconds: float, process: subprocess.Popen) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_kill_ends_a_sweep_that_a_shell_put_into_the_background(tmp_path, number):
+    """A shell starts such a process with Ctrl-C ignored."""
+    sweep = sweep_file(tmp_path / "demo.yaml", ["configs/corpus/demo_small.yaml"], [1])
+    words = ["scripts/sweep.py", str(sweep), f"output={tmp_path / 'runs'}", f"corpus.prepared={tmp_path / 'prepared'}"]
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    until((tmp_path / "runs" / "demo_small-seed1" / "sweep.log").exists, 120, process)
+    time.sleep(0.5)
+    process.send_signal(number)
+    assert process.wait(60) == 130
+    assert process.stderr is not None and "stopped; the same command goes on" in process.stderr.read()
+
+
 @pytest.mark.slow
 def test_a_killed_finding_ends_with_the_same_tables_and_two_at_once_give_the_figures_of_one(
     tmp_path, random_policy, tokenizer
