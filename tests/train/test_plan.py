@@ -141,7 +141,7 @@ def test_dry_run_prints_the_plan_without_torch() -> None:
         ([str(DEMO), "corpus.name=bird", "corpus.limit=9"], "python -m corpus prepare --corpus bird --source PATH"),
         ([str(DEMO), "corpus.name=bird", "corpus.limit=9"], "--limit 9"),
         ([str(DEMO), "env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
-        ([str(DEMO), "model.path=./nowhere"], "./nowhere is no folder"),
+        ([str(DEMO), "model.path=./nowhere"], "there is no folder ./nowhere"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(
