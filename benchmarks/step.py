@@ -24,6 +24,7 @@ from typing import Any
 # Run as a program, this folder's env.py and reward.py would hide the packages of those names.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from train.config_check import ConfigError  # noqa: E402
 from train.config_load import load_config  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +49,16 @@ SHAPE = {
 
 
 def main(words: list[str]) -> int:
-    """Print one JSON line; 0 when the limits hold."""
+    """Print one JSON line; 0 when the limits hold, 2 for a mistake in the words."""
+    try:
+        return benchmark(words)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def benchmark(words: list[str]) -> int:
+    """Choose by ``--paper``, measure in a folder that goes afterwards, and hold the figures to the limits."""
     with tempfile.TemporaryDirectory() as folder:
         own = [f"output={folder}", "name=step", "train.save_updates=1000"]
         if "--paper" in words:
@@ -64,16 +74,19 @@ def main(words: list[str]) -> int:
 def paper(folder: Path, own: list[str], words: list[str]) -> int:
     """The recipe from random weights."""
     shape = dict(SHAPE)
-    for name, value in (word[len("shape.") :].split("=") for word in words if word.startswith("shape.")):
+    for word in (word for word in words if word.startswith("shape.")):
+        name, _, value = word.removeprefix("shape.").partition("=")
         if name not in shape:
-            print(f"error: shape.{name} is unknown; there are {', '.join(shape)}", file=sys.stderr)
-            return 2
+            raise ConfigError(f"shape.{name} is unknown; there are {', '.join(shape)}")
+        if not value.isdigit() or not int(value):
+            raise ConfigError(f"shape.{name} must be a whole number above 0, not {value!r}")
         shape[name] = int(value)
-    random_policy(folder / "policy", shape)
     own += [f"model.path={folder / 'policy'}", "corpus.name=demo", "corpus.source=null", "corpus.difficulties=[]"]
     own += ["rollout.backend=transformers", f"train.max_steps={PAPER_UPDATES}"]
     overrides = [*own, *(word for word in words if not word.startswith("shape."))]
-    measured = measure(load_config([ROOT / "configs" / "recipe.yaml"], overrides))
+    config = load_config([ROOT / "configs" / "recipe.yaml"], overrides)
+    random_policy(folder / "policy", shape)
+    measured = measure(config)
     ok = measured["other_share"] <= PAPER_OTHER_SHARE and measured["peak_bytes"] <= PAPER_BYTES
     limits = {"other_share": PAPER_OTHER_SHARE, "peak_bytes": PAPER_BYTES}
     print(json.dumps({"benchmark": "step --paper", "shape": shape, "measured": measured, "limit": limits, "ok": ok}))
@@ -118,6 +131,8 @@ def measure(config: Any) -> dict[str, Any]:
 
     from train.run import run
 
+    if config.train.max_steps < 2:
+        raise ConfigError("train.max_steps must be 2 at least here: the first update is left out")
     cuda = torch.cuda.is_available() and not config.train.use_cpu
     if cuda:
         torch.cuda.empty_cache()

@@ -26,6 +26,7 @@ from evaluate.table_rows import select, size_name
 from train.config_check import ConfigError
 from train.sweep.comparison import compare
 from train.sweep.file import SweepRun
+from train.sweep.state import standing
 
 SIZES = ("gold", "distractors:32", "full")
 BASE = "base"
@@ -94,9 +95,7 @@ def read_results(results: Results) -> tuple[list[Evaluation], list[Evaluation]]:
     main = [_read(results.output / BASE, BASE, size, results) for size in SIZES]
     ablations: list[Evaluation] = []
     for run in results.runs:
-        policy = policy_of(run)
-        found = [_read(run.folder, policy, size, results) for size in SIZES]
-        (ablations if is_ablation(run) else main).extend(found)
+        (ablations if is_ablation(run) else main).extend(_read_run(run, size, results) for size in SIZES)
     return main, ablations
 
 
@@ -116,6 +115,13 @@ def chosen_file(run: SweepRun) -> Path:
     if not words:
         raise ConfigError(f"{run.name}: the sweep must choose a corpus or an ablation by the parameter config")
     return Path(words[-1].partition("=")[2])
+
+
+def _read_run(run: SweepRun, size: str, results: Results) -> Evaluation:
+    """Evaluations in the folder of a run that is not finished are those of an earlier policy."""
+    if standing(run).state != "finished":
+        return failed_run(policy_of(run), run.name, results.benchmark, size)
+    return _read(run.folder, policy_of(run), size, results)
 
 
 def _read(folder: Path, policy: str, size: str, results: Results) -> Evaluation:
@@ -158,7 +164,7 @@ def blocks(
     yield literals_table(main, results.benchmark).markdown()
     yield training_table(results).markdown()
     if ablations:
-        yield ablation_table(main, ablations).markdown()
+        yield ablation_table(results).markdown()
     yield (
         "Brackets []: 95% intervals over the questions and, where a policy has several seeds, over the seeds too. "
         "†: runs of the policy failed; they are in no mean.\n"
@@ -182,14 +188,19 @@ def pairs_table(evaluations: Sequence[Evaluation], metric: str, title: str) -> T
     return table
 
 
-def ablation_table(main: Sequence[Evaluation], ablations: Sequence[Evaluation]) -> Table:
-    """Each ablation less the full recipe, both of the same seed."""
+def ablation_table(results: Results) -> Table:
+    """Each ablation less the full recipe of its own seed."""
     title = "Recipe with a part left out, less the full recipe (large, the same seed): accuracy, percentage points"
     table = Table("ablations", title, ["left out", *map(size_name, SIZES)])
-    full = {size: select(main, FULL_RECIPE, tables=size)[:1] for size in SIZES}
-    for name in policies(ablations):
-        sides = [(full[size], select(ablations, name, tables=size)) for size in SIZES]
-        table.add(name.replace("_", " "), (_difference(table, *side, "equivalent") for side in sides))
+    full = {run.config.seed: run for run in results.runs if policy_of(run) == FULL_RECIPE}
+    for run in filter(is_ablation, results.runs):
+        name, same = policy_of(run).replace("_", " "), full.get(run.config.seed)
+        if same is None:
+            table.add(name, [NOTHING] * len(SIZES))
+            table.notes.append(f"{name}: no run of {FULL_RECIPE} has its seed {run.config.seed}.")
+            continue
+        sides = [([_read_run(same, size, results)], [_read_run(run, size, results)]) for size in SIZES]
+        table.add(name, (_difference(table, *side, "equivalent") for side in sides))
     table.notes.append("One seed each: the intervals are over the questions alone.")
     return table
 
@@ -224,7 +235,8 @@ def run_lines(results: Results) -> Iterator[dict[str, Any]]:
     yield {"name": BASE, "evaluations": {size: kept(summary) for size, summary in base.items() if summary}}
     for run, record in zip(results.runs, compare(results.runs), strict=True):
         found = {size: read_summary(evaluation_folder(run.folder, size)) for size in SIZES}
-        record.pop("evaluations", None)
+        if record.pop("evaluations", None) is None:  # not finished
+            found = {}
         yield {
             **record,
             "policy": policy_of(run),

@@ -58,7 +58,7 @@ BENCHMARK = "demo_large"
 
 def main(arguments: list[str] | None = None) -> int:
     """0 when every run is finished and evaluated, 1 when one failed, 2 for a mistake in the command line."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     console = Console()
     try:
         return find(options.sweep, options.inputs, options.jobs, options.page, console)

@@ -24,8 +24,8 @@ LAUNCHES = {
 }
 
 
-def dry_run(script: str, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DRY_RUN": "1", "PYTHONPATH": str(ROOT)}
+def dry_run(script: str, *words: str, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "DRY_RUN": "1", "PYTHONPATH": str(ROOT), **more}
     environment.pop("SLURM_SUBMIT_DIR", None)
     command = ["bash", str(SCRIPTS / script), *words]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
@@ -71,6 +71,8 @@ def test_the_server_job_serves_what_it_trains():
         ("zero3.sh", ["eight", *RECIPE], "GPUS must be a whole number, not eight"),
         ("fsdp2.sh", ["8"], "usage: scripts/launch/fsdp2.sh GPUS CONFIG"),
         ("multinode.sh", ["2", "8", "2", "host", *RECIPE], "the ranks of 2 machines are 0 to 1"),
+        ("zero2.sh", ["0", *RECIPE], "do not divide by 0 processes"),
+        ("multinode.sh", ["08", "8", "07", "host", *RECIPE], "MACHINES must be a whole number, not 08"),
         ("single.sh", [*RECIPE, "train.betta=1"], "did you mean 'train.beta'"),
     ],
 )
@@ -78,6 +80,30 @@ def test_a_launch_that_cannot_work_is_refused_before_it_starts(script, words, sa
     done = dry_run(script, *words)
     assert done.returncode == 2 and says in done.stderr
     assert "accelerate" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "visible", "says"),
+    [
+        ("zero2.sh", ["8", *RECIPE], "", "8 GPUs asked for, and there are 2 here"),
+        ("ddp.sh", ["2", *RECIPE], "1", "2 GPUs asked for, and there are 1 here"),
+        ("multinode.sh", ["2", "4", "0", "host", *RECIPE], "", "4 GPUs asked for"),
+        ("slurm_server.sbatch", RECIPE, "", "4 GPUs asked for"),
+    ],
+)
+def test_more_gpus_than_there_are_is_refused(tmp_path, script, words, visible, says):
+    """nvidia-smi is a stand-in that lists two; nothing is launched, since accelerate would not say it as soon."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'GPU 0: one'\necho 'GPU 1: two'\n")
+    smi.chmod(0o755)
+    done = dry_run(script, *words, DRY_RUN="0", CUDA_VISIBLE_DEVICES=visible, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert done.returncode == 2 and says in done.stderr and not done.stdout
+
+
+def test_a_job_submitted_from_elsewhere_stops(tmp_path):
+    command = ["bash", str(SCRIPTS / "slurm_server.sbatch"), *RECIPE]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 2 and "common.sh" in done.stderr and "accelerate" not in done.stderr
 
 
 def test_a_script_finds_the_project_from_anywhere(tmp_path):

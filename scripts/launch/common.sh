@@ -13,10 +13,27 @@ need() {
     fi
 }
 
-# number NAME VALUE: fail where VALUE is no whole number.
+# number NAME VALUE: fail where VALUE is no whole number. A leading 0 would make it octal.
 number() {
-    if ! [[ $2 =~ ^[0-9]+$ ]]; then
+    if ! [[ $2 =~ ^(0|[1-9][0-9]*)$ ]]; then
         echo "error: $1 must be a whole number, not $2" >&2
+        exit 2
+    fi
+}
+
+# present GPUS: fail where this machine shows fewer; without nvidia-smi, or for DRY_RUN, it is not known.
+present() {
+    local have
+    if [[ ${DRY_RUN:-0} == 1 ]] || ! command -v nvidia-smi >/dev/null; then
+        return
+    fi
+    if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then
+        have=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+    else
+        have=$(nvidia-smi --list-gpus | grep -c '^GPU' || true)
+    fi
+    if ((have < $1)); then
+        echo "error: $1 GPUs asked for, and there are $have here (nvidia-smi, CUDA_VISIBLE_DEVICES)" >&2
         exit 2
     fi
 }
@@ -37,4 +54,17 @@ launch() {
     else
         exec "$@"
     fi
+}
+
+# one_machine KIND GPUS CONFIG...: a launch on this machine with configs/accelerate/KIND.yaml.
+one_machine() {
+    local kind=$1 gpus
+    shift
+    need 2 "scripts/launch/$kind.sh GPUS CONFIG... [section.key=value ...]" "$@"
+    gpus=$1
+    shift
+    number GPUS "$gpus"
+    present "$gpus"
+    check "$gpus" "$@"
+    launch accelerate launch --config_file "configs/accelerate/$kind.yaml" --num_processes "$gpus" -m train "$@"
 }

@@ -14,6 +14,7 @@ if ((rank >= machines)); then
     echo "error: RANK is $rank; the ranks of $machines machines are 0 to $((machines - 1))" >&2
     exit 2
 fi
+present "$each"
 check $((machines * each)) "$@"
 launch accelerate launch --config_file configs/accelerate/multinode.yaml --num_machines "$machines" \
     --num_processes $((machines * each)) --machine_rank "$rank" --main_process_ip "$address" -m train "$@"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from evaluate.finding_page import (
     END,
     SIZES,
     Results,
+    ablation_table,
     pairs_table,
     read_results,
     run_lines,
@@ -97,6 +99,24 @@ def test_an_ablation_is_held_against_the_full_recipe_of_its_seed(results, tmp_pa
     lines = [line for line in page.read_text().splitlines() if line.startswith(("| no gate", "| no anchor"))]
     assert re.fullmatch(r"\| no gate \| (-10\.0 \[[^]]*\] \| ){3}", lines[0] + " "), lines
     assert lines[1] == "| no anchor | failed | failed | failed |"
+
+
+def test_an_ablation_of_another_seed_is_held_against_none(results, tmp_path):
+    runs = [make_run(tmp_path, "configs/corpus/demo_large.yaml", seed, 14) for seed in (2, 3)]
+    runs.append(make_run(tmp_path, "configs/ablation/no_gate.yaml", None, 12))  # of seed 1
+    evaluated(tmp_path / "base", "base", 5)
+    table = ablation_table(Results(runs, tmp_path, "demo_large"))
+    assert table.rows == [["no gate", "–", "–", "–"]] and "no run of large has its seed 1" in table.notes[0]
+
+
+def test_what_an_earlier_policy_answered_is_no_figure_of_a_run_that_failed_since(tmp_path):
+    runs = [make_run(tmp_path, "configs/corpus/demo_large.yaml", seed, right) for seed, right in ((1, 14), (2, 2))]
+    evaluated(tmp_path / "base", "base", 5)
+    shutil.rmtree(runs[1].folder / "checkpoint-2")
+    (runs[1].folder / FAILURE).write_text("exit status 1: error: out of luck")
+    results = Results(runs, tmp_path, "demo_large")
+    assert size_table(results).rows[2][2].startswith("70.0 (75.0) [")
+    assert list(run_lines(results))[2]["evaluations"] == {}
 
 
 def test_a_failed_run_is_shown_with_its_last_words(results, tmp_path):

@@ -4,6 +4,9 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from benchmarks import step
 from tests.conftest import ROOT
 
 TINY = {
@@ -54,6 +57,16 @@ def test_the_paper_shape_is_measured_by_stage(tmp_path):
     assert result["ok"] == holds and done.returncode == (0 if holds else 1)
 
 
-def test_an_unknown_size_is_a_sentence():
-    done = bench("shape.hiden_size=3")
-    assert done.returncode == 2 and done.stderr.startswith("error: shape.hiden_size is unknown; there are vocab_size")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--paper", "shape.hiden_size=3"], "shape.hiden_size is unknown; there are vocab_size"),
+        (["--paper", "shape.hidden_size"], "shape.hidden_size must be a whole number above 0, not ''"),
+        (["--paper", "train.candidate=3"], "did you mean 'train.candidates'"),
+        (["train.max_steps=1"], "train.max_steps must be 2 at least"),
+    ],
+)
+def test_a_mistake_is_a_sentence(words, says, capsys):
+    assert step.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and says in error and error.count("\n") == 1

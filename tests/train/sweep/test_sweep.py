@@ -1,9 +1,9 @@
 """A whole sweep with real training runs: the comparison, and what a second start does."""
 
 import json
+import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,42 +19,38 @@ def sweep(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_runs_train_a_failed_one_is_no_figure_and_a_second_start_mends_it(tmp_path, quick, monkeypatch):
-    """Three runs of which one cannot train: its corpus is too small for its batch."""
+    """Two runs of which one cannot train: its prompts are missing."""
     monkeypatch.chdir(ROOT)
-    parameters = {"seed": {"values": [1, 2, 3]}, "corpus.prepared": {"value": str(tmp_path / "prepared${seed}")}}
+    parameters = {"seed": {"values": [1, 2]}, "env.prompts": {"value": str(tmp_path / "prompts${seed}.json")}}
     path = sweep_file(tmp_path, parameters)
-    shared = next(word for word in quick if word.startswith("corpus.prepared=")).partition("=")[2]
-    words = [word for word in quick[1:] if not word.startswith(("output", "corpus.prepared"))] + [
-        f"output={tmp_path}/runs"
-    ]
-    Path(shared).mkdir(exist_ok=True)
-    for seed in (1, 2):
-        (tmp_path / f"prepared{seed}").symlink_to(shared)
-    (tmp_path / "prepared3").write_text("a file where the prepared corpora should be")
+    words = [word for word in quick[1:] if not word.startswith("output=")] + [f"output={tmp_path}/runs"]
+    prompts = ROOT / "configs" / "prompts" / "demo.json"
+    shutil.copy(prompts, tmp_path / "prompts1.json")
     first = sweep(str(path), "--jobs", "2", *words)
     assert first.returncode == 1, first.stdout + first.stderr
     runs = read_sweep(path, words)
     records = compare(runs)
-    assert [record["state"] for record in records] == ["finished", "finished", "failed"]
-    assert "training" not in records[2] and records[2]["error"].startswith("exit status")
-    assert "1 of 3 runs failed" in first.stdout and f"seed3: {records[2]['error']}\n" in first.stdout
-    lines = [
-        json.loads(line) for line in (tmp_path / "runs" / "sweep-sweep" / "comparison.jsonl").read_text().splitlines()
-    ]
-    assert lines[:3] == records and (lines[3]["runs"], lines[3]["finished"]) == (3, 2)
-    expected = sum(record["training"]["reward"] for record in records[:2]) / 2
-    assert lines[3]["mean"]["training reward"] == pytest.approx(expected)
-    table = (tmp_path / "runs" / "sweep-sweep" / "comparison.md").read_text()
-    assert table == markdown(records) and "2 of 3 runs" in table
-    # The cause is mended: the finished runs are left alone, the failed one is run.
-    marks = [run.folder / "checkpoint-2" / "complete" for run in runs[:2]]
-    before = [mark.stat().st_mtime_ns for mark in marks]
-    (tmp_path / "prepared3").unlink()
-    (tmp_path / "prepared3").symlink_to(shared)
+    assert [record["state"] for record in records] == ["finished", "failed"]
+    assert "training" not in records[1] and records[1]["error"].startswith("exit status 2: error: ")
+    assert "1 of 2 runs failed" in first.stdout and f"seed2: {records[1]['error']}\n" in first.stdout
+    folder = tmp_path / "runs" / "sweep-sweep"
+    lines = [json.loads(line) for line in (folder / "comparison.jsonl").read_text().splitlines()]
+    assert lines[:2] == records and (lines[2]["runs"], lines[2]["finished"]) == (2, 1)
+    assert lines[2]["mean"]["training reward"] == records[0]["training"]["reward"]
+    table = (folder / "comparison.md").read_text()
+    assert table == markdown(records) and "1 of 2 runs" in table
+    # The cause is mended: the finished run is left alone, the failed one is run.
+    mark = runs[0].folder / "checkpoint-2" / "complete"
+    before = mark.stat().st_mtime_ns
+    shutil.copy(prompts, tmp_path / "prompts2.json")
     again = sweep(str(path), *words)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert [record["state"] for record in compare(runs)] == ["finished"] * 3
-    assert before == [mark.stat().st_mtime_ns for mark in marks]
+    assert before == mark.stat().st_mtime_ns
+    records = compare(runs)
+    assert [record["state"] for record in records] == ["finished"] * 2
+    lines = [json.loads(line) for line in (folder / "comparison.jsonl").read_text().splitlines()]
+    expected = sum(record["training"]["reward"] for record in records) / 2
+    assert lines[2]["mean"]["training reward"] == pytest.approx(expected)
     # A run whose folder is another configuration's is refused in a sentence.
     other = sweep(str(path), *words, "train.beta=0.3")
     assert other.returncode == 2 and "train.beta was 0.005, is 0.3" in other.stderr
