@@ -18,7 +18,7 @@ from evaluate.runner import EvaluationError, check_folder, check_prompts, finish
 from train.config_check import ConfigError
 from train.config_docs import keys_markdown
 from train.config_load import is_file, to_yaml
-from train.data import split_command, split_folder
+from train.data import open_split, split_command, split_folder
 from train.policy_path import resolve_policy
 
 DEMO = "demo"
@@ -47,9 +47,11 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError("no config file given; start from configs/eval/sqale.yaml or another of that folder")
     config = load_evaluation(files, [text for text in options.inputs if text not in files])
     console = Console()
+    check_prompts(config)
+    if not options.dry_run:  # first: a corpus that is not there must not be noticed after a policy was built
+        open_split(config.corpus, config.corpus.split, config.env.query_seconds, config.env.max_rows)
     config = with_names(config, resolve_model(config, console, build=not options.dry_run))
     folder = evaluation_folder(config)
-    check_prompts(config)
     check_folder(config, folder)
     console.print(to_yaml(config), markup=False, highlight=False)
     if options.dry_run:
