@@ -69,7 +69,7 @@ fix: $(STAMP)
 	$(BIN)/ruff format .
 
 browser: $(STAMP)
-	@if [ -x "$$CHROMIUM" ] || command -v chromium google-chrome >/dev/null; then echo "there is a Chromium already"; \
+	@if [ -x "$$CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null; then echo "there is a Chromium already"; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq chromium; \
 	else $(BIN)/python -m playwright install chromium; fi
 

@@ -24,11 +24,12 @@ def alarms(curves: Curves) -> list[str]:
     """Sentences for the reader, gravest first; empty for a run that is healthy or too short to tell."""
     count = len(curves.updates)
     width = max(3, count // 10)
+    broken = _broken(curves)
     if count < 2 * width:
-        return []
+        return [broken] if broken else []
     windows = [Window(start, start + width) for start in range(0, count - width + 1, max(1, width // 2))]
     windows[-1] = Window(count - width, count)
-    checks = (_collapse(curves, windows), _invalid(curves, windows), _no_gradient(curves, windows[-1]), _broken(curves))
+    checks = (broken, _collapse(curves, windows), _invalid(curves, windows), _no_gradient(curves, windows[-1]))
     return [text for text in checks if text]
 
 
@@ -85,12 +86,13 @@ def _no_gradient(curves: Curves, last: Window) -> str | None:
 
 
 def _broken(curves: Curves) -> str | None:
-    """A metric that was logged before and is no number any more."""
-    losses = curves.get("loss")
+    """The loss was logged at the last updates and is no number there. An update under way has logged nothing yet."""
+    losses, seconds = curves.get("loss"), curves.get("seconds/update")
+    logged = [index for index, value in enumerate(seconds) if value is not None]
+    if "loss" not in curves.series or not logged or losses[logged[-1]] is not None:
+        return None
     known = [index for index, value in enumerate(losses) if value is not None]
-    if known and known[-1] < len(losses) - 1 and curves.get("seconds/update")[-1] is not None:
-        return f"The loss is no number after update {curves.updates[known[-1]]}."
-    return None
+    return f"The loss is no number {f'after update {curves.updates[known[-1]]}' if known else 'at any update'}."
 
 
 def _differs(curves: Curves, a: float, b: float, window: Window) -> bool:

@@ -4,15 +4,17 @@ A file is read once: it is written whole and never changes but by a resume, whic
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-COLUMNS = ("update", "question_id", "bucket", "tier", "ended_by", "reward", "gated")
+from train.episode_log import SCHEMA
+
+COLUMNS = ("update", "question_id", "candidate", "bucket", "tier", "ended_by", "reward", "gated")
+COUNTED = ("tier", "bucket", "ended_by")
 TIERS = ("equivalent", "executable", "parsable", "invalid")
 
 
@@ -32,32 +34,64 @@ class Group:
 
 @dataclass(frozen=True)
 class FileCounts:
-    """What one file holds. ``reward`` is a sum, ``by`` counts the values of tier, bucket and ended_by."""
+    """What one file holds. ``reward`` and ``gated`` are sums, ``by`` counts the values of ``COUNTED``.
+
+    A column that the file does not have, as files of an older version, is None or not in ``by``.
+    """
 
     update: int
     episodes: int
-    reward: float
-    gated: int
+    reward: float | None
+    gated: int | None
     by: dict[str, Counter[str]]
     groups: tuple[Group, ...]
 
+    def number(self, column: str, value: str) -> int | None:
+        """How many episodes have ``value`` in ``column``; None where the file does not say."""
+        return self.by[column][value] if column in self.by else None
+
 
 def count_file(path: Path) -> FileCounts:
-    """Count one file. Raises ValueError (pyarrow's) where it is no parquet file with these columns."""
-    with pq.ParquetFile(path) as file:
-        columns = file.read(columns=list(COLUMNS), use_threads=False).to_pydict()
+    """Count one file. Raises pyarrow's errors where it is no parquet file or has other kinds of values."""
+    table, known = read_columns(path, COLUMNS)
+    columns = table.to_pydict()
     updates = [-1 if update is None else update for update in columns["update"]]
-    keys = list(zip(updates, columns["question_id"], strict=True))
-    groups, first = [], 0
-    for (update, question), members in groupby(keys):
-        size = len(list(members))
-        groups.append(Group(path, first, update, question or "", tuple(columns["tier"][first : first + size])))
-        first += size
-    by = {name: Counter(value for value in columns[name] if value) for name in ("tier", "bucket", "ended_by")}
-    rewards = sum(value or 0.0 for value in columns["reward"])
-    return FileCounts(
-        updates[0] if updates else -1, first, rewards, sum(map(bool, columns["gated"])), by, tuple(groups)
+    questions, candidates = columns["question_id"], [candidate or 0 for candidate in columns["candidate"]]
+    # A group's candidates rise, so that a question that an update asks twice is two groups.
+    starts = [
+        row
+        for row in range(len(table))
+        if row == 0
+        or (updates[row], questions[row]) != (updates[row - 1], questions[row - 1])
+        or candidates[row] < candidates[row - 1]
+    ]
+    groups = tuple(
+        Group(path, first, updates[first], questions[first] or "", tuple(t or "" for t in columns["tier"][first:end]))
+        for first, end in zip(starts, [*starts[1:], len(table)], strict=False)
     )
+    return FileCounts(
+        updates[0] if updates else -1,
+        len(table),
+        sum(value or 0.0 for value in columns["reward"]) if "reward" in known else None,
+        sum(map(bool, columns["gated"])) if "gated" in known else None,
+        {name: Counter(value for value in columns[name] if value) for name in COUNTED if name in known},
+        groups,
+    )
+
+
+def read_columns(path: Path, names: Sequence[str]) -> tuple[pa.Table, set[str]]:
+    """The columns of a file of episodes, as training's record has them, and which of them the file has.
+
+    What it has not is null. Raises pyarrow's errors where it is no such file.
+    """
+    with pq.ParquetFile(path) as file:
+        known = set(names) & set(file.schema_arrow.names)
+        table = file.read(columns=sorted(known), use_threads=False)
+    columns = [
+        table[name].cast(SCHEMA.field(name).type) if name in known else pa.nulls(len(table), SCHEMA.field(name).type)
+        for name in names
+    ]
+    return pa.table(columns, names=list(names)), known
 
 
 class Reader:
@@ -75,7 +109,8 @@ class Reader:
                 stamp = (state.st_mtime_ns, state.st_size)
                 if self._known.get(path, (None,))[0] != stamp:
                     self._known[path] = (stamp, count_file(path))
-                found.append(self._known[path][1])
+                if self._known[path][1].episodes:
+                    found.append(self._known[path][1])
             except (OSError, pa.ArrowException) as error:
                 notes.append(f"{path.name} cannot be read and was left out: {str(error).splitlines()[0]}")
         return found, notes

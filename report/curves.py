@@ -41,26 +41,26 @@ class Curves:
 
 def run_curves(run: RunFolder, counts: Sequence[FileCounts]) -> Curves:
     """The curves of ``run``. Rates come from its episodes; what episodes do not hold, from its metrics."""
-    by_update = {count.update: count for count in counts}
+    by_update = {count.update: count for count in counts if count.update >= 0}
     metrics = {values["update"]: values for values in run.metrics}
     updates = sorted(by_update.keys() | metrics.keys())
     series: dict[str, Values] = {}
 
-    def counted(name: str, value: Callable[[FileCounts], float], logged: str | None = None) -> None:
-        series[name] = [
-            value(by_update[u]) / by_update[u].episodes
-            if u in by_update and by_update[u].episodes
-            else _number(metrics.get(u, {}).get(logged or name))
-            for u in updates
-        ]
+    def counted(name: str, value: Callable[[FileCounts], float | None], logged: str | None = None) -> None:
+        rates = {}
+        for update, count in by_update.items():
+            total = value(count)
+            if total is not None:
+                rates[update] = total / count.episodes
+        series[name] = [rates[u] if u in rates else _number(metrics.get(u, {}).get(logged or name)) for u in updates]
 
     for tier in TIERS:
-        counted(tier, lambda c, tier=tier: c.by["tier"][tier], f"{tier}_rate")  # type: ignore[misc]
+        counted(tier, lambda c, tier=tier: c.number("tier", tier), f"{tier}_rate")  # type: ignore[misc]
     counted("reward", lambda c: c.reward)
     counted("gate", lambda c: c.gated, "gate_rate")
     for column, names in (("bucket", NAMES), ("ended_by", _values(counts, "ended_by"))):
         for name in names:
-            counted(f"{column}/{name}", lambda c, n=name, k=column: c.by[k][n])  # type: ignore[misc]
+            counted(f"{column}/{name}", lambda c, n=name, k=column: c.number(k, n))  # type: ignore[misc]
     for name in dict.fromkeys(name for values in run.metrics for name in values):
         if name not in series and name != "update":
             series[name] = [_number(metrics.get(u, {}).get(name)) for u in updates]
@@ -111,7 +111,7 @@ def ends(values: Values, width: int) -> tuple[float, float] | None:
 
 
 def _values(counts: Sequence[FileCounts], column: str) -> list[str]:
-    return sorted({value for count in counts for value in count.by[column]})
+    return sorted({value for count in counts for value in count.by.get(column, ())})
 
 
 def _number(value: Any) -> float | None:

@@ -1,9 +1,10 @@
 """Results of gold queries and answers, which the record does not hold: they are run again on the recorded tables.
 
-Where the prepared corpus is, an episode's database is cut to its tables once more and each query runs in the sandbox,
-within the run's limits. Where it is not, the page says so.
+Where the prepared corpus is, an episode's database is cut to its tables once more and each query runs in the sandbox.
+Where it is not, and for what a report has no time for, the page says so.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from sampler import open_episode_database
 ROWS = 12  # rows of a result that the page shows
 CELL = 200  # characters of a value
 COLUMNS = 24
-SECONDS = 2.0  # a report is made in between: less than training grants
+SECONDS = 2.0  # of a query; a report is made in between: less than training grants
+LATE = "the time that a report spends on queries was over"
 THREADS = 4
 
 
@@ -59,12 +61,16 @@ class Databases:
             except CorpusError:
                 self._missing = f"database not here: {folder} holds no prepared corpus"
 
-    def results(self, wanted: Sequence[Wanted]) -> list[Results]:
-        """The results of each request, in order; several databases are asked at once."""
+    def results(self, wanted: Sequence[Wanted], until: float) -> list[Results]:
+        """The results of each request, in order; several databases are asked at once.
+
+        From the moment ``until`` on, by ``time.monotonic``, no further one is asked; the next report may.
+        """
         new = [request for request in dict.fromkeys(wanted) if request not in self._known]
         with ThreadPoolExecutor(THREADS) as pool:
-            self._known.update(zip(new, pool.map(self._ask, new), strict=True))
-        return [self._known[request] for request in wanted]
+            asked = list(pool.map(lambda request: self._ask(request) if time.monotonic() < until else None, new))
+        self._known.update((request, results) for request, results in zip(new, asked, strict=True) if results)
+        return [self._known.get(request, Results(LATE)) for request in wanted]
 
     def _ask(self, wanted: Wanted) -> Results:
         if self._corpus is None:

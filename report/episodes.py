@@ -7,14 +7,14 @@ that it lies in. The page unpacks a group when it is opened.
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from report.counts import Group
+from report.counts import Group, read_columns
 from report.databases import Databases, Results, Wanted, queries
 from report.drawing import draw
 from train.episode_log import SCHEMA
@@ -31,23 +31,35 @@ class PackedGroup:
     text: str
 
 
-def read_groups(groups: Sequence[Group]) -> list[list[dict[str, Any]]]:
-    """The rows of each group, in the order of ``groups``; each file is read once."""
-    by_file: dict[Any, list[Group]] = {}
+def read_groups(groups: Sequence[Group]) -> tuple[dict[Group, list[dict[str, Any]]], list[str]]:
+    """The rows of each group, in the order of ``groups``, and a note on each file that cannot be read; each file once.
+
+    A file may have gone since it was counted, or be damaged in a column that was not.
+    """
+    by_file: dict[Path, list[Group]] = {}
     for group in groups:
         by_file.setdefault(group.file, []).append(group)
     rows: dict[Group, list[dict[str, Any]]] = {}
+    notes = []
     for path, members in by_file.items():
-        with pq.ParquetFile(path) as file:
-            table: pa.Table = file.read(columns=COLUMNS, use_threads=False)
+        try:
+            table, _ = read_columns(path, COLUMNS)
+        except (OSError, pa.ArrowException) as error:
+            notes.append(f"the episodes of {path.name} cannot be read, only counted: {str(error).splitlines()[0]}")
+            continue
         for group in members:
             rows[group] = table.slice(group.first, len(group.tiers)).to_pylist()
-    return [rows[group] for group in groups]
+    return {group: rows[group] for group in groups if rows.get(group)}, notes
 
 
-def pack_groups(groups: Sequence[Group], databases: Databases, source: int) -> list[PackedGroup]:
-    """The groups with their results and drawings; ``source`` is the number of the run or evaluation on the page."""
-    read = read_groups(groups)
+def pack_groups(
+    groups: Mapping[Group, list[dict[str, Any]]], databases: Databases, source: int, until: float
+) -> list[PackedGroup]:
+    """The groups with their results and drawings; ``source`` is the number of the run or evaluation on the page.
+
+    ``until``: the moment, by ``time.monotonic``, from which no more databases are asked.
+    """
+    read = list(groups.values())
     wanted = [
         Wanted(
             rows[0]["db_id"] or "",
@@ -56,10 +68,10 @@ def pack_groups(groups: Sequence[Group], databases: Databases, source: int) -> l
         )
         for rows in read
     ]
-    found = databases.results(wanted)
+    found = databases.results(wanted, until)
     return [
-        PackedGroup(_index(rows, source), pack(_whole(rows, results)))
-        for rows, results in zip(read, found, strict=True)
+        PackedGroup(_index(group, rows, source), pack(_whole(rows, results)))
+        for (group, rows), results in zip(groups.items(), found, strict=True)
     ]
 
 
@@ -76,10 +88,11 @@ def finite(value: float | None) -> float | None:
     return float(f"{value:.6g}")
 
 
-def _index(rows: list[dict[str, Any]], source: int) -> dict[str, Any]:
+def _index(group: Group, rows: list[dict[str, Any]], source: int) -> dict[str, Any]:
     first = rows[0]
     return {
         "source": source,
+        "at": f"{group.file.stem}.{group.first}",
         "update": first["update"],
         "question_id": first["question_id"],
         "db": first["db_id"],

@@ -50,7 +50,7 @@ def table(evaluations: Sequence[EvaluationFolder]) -> list[tuple[str, list[str]]
             rows.append((DIFFERENCE, _differences(evaluations)))
     shares = [_mapping(summary.get("ended_by")) for summary in summaries]
     for name in sorted({name for share in shares for name in share}):
-        cells = [f"{share.get(name, 0.0):.1%}" if share else "–" for share in shares]
+        cells = [_formatted(share.get(name, 0.0), "{:.1%}") if share else "–" for share in shares]
         rows.append((f"ended by {name.replace('_', ' ')}", cells))
     return [(label, cells) for label, cells in rows if any(cell != "–" for cell in cells)]
 
@@ -92,8 +92,14 @@ def _metric(summary: dict[str, Any], key: str) -> str:
         return "–"
     interval = _mapping(summary.get("intervals")).get(key)
     form = "{:.1%}" if key in KNOWN and KNOWN[key].rate else "{:.2f}" if abs(value) < 100 else "{:.0f}"
-    text = form.format(value)
-    return f"{text} ({form.format(interval[0])} to {form.format(interval[1])})" if interval else text
+    text = _formatted(value, form)
+    if not isinstance(interval, list) or len(interval) != 2:
+        return text
+    return f"{text} ({_formatted(interval[0], form)} to {_formatted(interval[1], form)})"
+
+
+def _formatted(value: Any, form: str) -> str:
+    return form.format(value) if isinstance(value, int | float) else "–"
 
 
 def _plain(value: Any) -> str:

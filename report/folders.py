@@ -91,13 +91,16 @@ def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         return [], []
     by_update: dict[int, dict[str, Any]] = {}
     notes = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
         if not line.strip():
             continue
         try:
             values = json.loads(line)
-            by_update[int(values["update"])] = values
-        except (ValueError, KeyError, TypeError):
+            update = values["update"]
+            if type(update) is not int or update < 0:
+                raise ValueError(f"{update!r} is no update")
+            by_update[update] = values
+        except (ValueError, KeyError, TypeError, RecursionError):
             notes.append(f"line {number} of {path.name} is cut off or damaged and was left out")
     return [by_update[update] for update in sorted(by_update)], notes
 
@@ -134,7 +137,10 @@ def _open_evaluation(path: Path, name: str) -> EvaluationFolder:
     if (path / SUMMARY).is_file():
         try:
             summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
-        except ValueError:
+        except (ValueError, RecursionError):
+            summary = None
+        if not isinstance(summary, dict):
+            summary = None
             notes.append(f"{SUMMARY} is damaged and was left out")
     else:
         notes.append(f"the evaluation is not finished: {SUMMARY} comes at its end")

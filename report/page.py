@@ -6,6 +6,7 @@ the page's policy allows no script but its own, by hash, and no request.
 
 import base64
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +22,7 @@ from report.charts import chart_data
 from report.counts import TIERS, FileCounts, Reader
 from report.curves import Curves, run_curves
 from report.databases import Databases
-from report.episodes import PackedGroup, pack, pack_groups
+from report.episodes import PackedGroup, pack, pack_groups, read_groups
 from report.evaluations import table
 from report.folders import EvaluationFolder, RunFolder
 from report.published import is_papers_run
@@ -31,8 +32,10 @@ from train.data import gold_limit, split_folder
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("text.js", "charts.js", "drawing.js", "episode.js", "browser.js", "page.js")
+RUN_COLOURS = 12  # of page.css; a thirteenth run has the first one's
 GROUPS = 480  # of a page; a run's share is what evaluations and other runs leave
-EVALUATION_GROUPS = 60
+EVALUATION_GROUPS = 60  # of each evaluation beside a run, together no more than half of the page
+QUERY_SECONDS = 30.0  # that a page spends on queries at most, but for those that run at its end
 EPISODE_BYTES = 18_000_000  # of all packed groups; with its index a page stays under 30 MB
 
 
@@ -65,7 +68,8 @@ class Page:
         """The page as HTML. ``version``: set where a server watches the folders, so that the page asks for news."""
         runs = [folder for folder in folders if isinstance(folder, RunFolder)]
         evaluations = [inner for run in runs for inner in run.evaluations]
-        evaluations += [folder for folder in folders if isinstance(folder, EvaluationFolder)]
+        shown = {evaluation.path for evaluation in evaluations}
+        evaluations += [f for f in folders if isinstance(f, EvaluationFolder) and f.path not in shown]
         everything: list[RunFolder | EvaluationFolder] = [*runs, *evaluations]
         notes = [(folder.name, note) for folder in everything for note in folder.notes]
         sources = []
@@ -74,9 +78,11 @@ class Page:
             notes += [(folder.name, note) for note in damaged]
             sources.append(Source(folder.name, folder, counts, self._database(folder)))
         curves = [run_curves(run, source.counts) for run, source in zip(runs, sources, strict=False)]
-        packed = self._pack(sources)
+        packed, unread = self._pack(sources)
+        notes += unread
         data = {
             "tiers": TIERS,
+            "colours": RUN_COLOURS,
             "version": version,
             "runs": [{"name": run.name, "updates": c.updates} for run, c in zip(runs, curves, strict=True)],
             "charts": chart_data(
@@ -94,30 +100,36 @@ class Page:
             rows=table(evaluations),
             samples=[_sample_words(source, number, packed) for number, source in enumerate(sources)],
             charts=data["charts"],
+            colours=RUN_COLOURS,
             watched=bool(version),
             data=pack(data),
             groups=[group.text for group in packed],
             made=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         )
 
-    def _pack(self, sources: Sequence[Source]) -> list[PackedGroup]:
-        """The sources' groups within the page's limits; what is over them is left out from the least wanted on."""
-        small = sum(isinstance(source.folder, EvaluationFolder) for source in sources)
-        left = max(1, self.groups - small * EVALUATION_GROUPS) // max(1, len(sources) - small)
+    def _pack(self, sources: Sequence[Source]) -> tuple[list[PackedGroup], list[tuple[str, str]]]:
+        """The sources' groups within the page's limits; what is over them is left out from the least wanted on.
+
+        And notes on files that cannot be read, each with its source's name.
+        """
+        shares = group_shares(self.groups, [isinstance(source.folder, RunFolder) for source in sources])
         packed: list[PackedGroup] = []
-        for number, source in enumerate(sources):
-            training = isinstance(source.folder, RunFolder)
+        notes: list[tuple[str, str]] = []
+        started = time.monotonic()
+        for number, (source, share) in enumerate(zip(sources, shares, strict=True)):
             groups = [group for count in source.counts for group in count.groups]
-            chosen = choose_groups(groups, left if training else EVALUATION_GROUPS, self.seed)
+            read, unread = read_groups(choose_groups(groups, share, self.seed))
+            notes += [(source.name, note) for note in unread]
+            until = started + QUERY_SECONDS * (number + 1) / len(sources)
             room, kept = EPISODE_BYTES // len(sources), []
-            for group, text in zip(chosen, pack_groups(chosen, source.databases, number), strict=True):
+            for group, text in zip(read, pack_groups(read, source.databases, number, until), strict=True):
                 room -= len(text.text)
                 if room < 0:
                     break
                 kept.append((group, text))
             kept.sort(key=lambda pair: (pair[0].update, pair[0].file, pair[0].first))
             packed += [text for _, text in kept]
-        return packed
+        return packed, notes
 
     def _database(self, folder: RunFolder | EvaluationFolder) -> Databases:
         where = _corpus(folder)
@@ -125,6 +137,18 @@ class Page:
         if key not in self._databases:
             self._databases[key] = Databases(where)
         return self._databases[key]
+
+
+def group_shares(groups: int, training: Sequence[bool]) -> list[int]:
+    """How many of a page's ``groups`` each source may show, at least one; ``training``: whether it is a run's."""
+    runs = sum(training)
+    evaluations = len(training) - runs
+    each = groups // max(1, evaluations)
+    if runs:
+        each = min(EVALUATION_GROUPS, each // 2)
+    each = max(1, each)
+    left = max(1, (groups - evaluations * each) // max(1, runs))
+    return [left if is_run else each for is_run in training]
 
 
 def _corpus(folder: RunFolder | EvaluationFolder) -> Path | None:

@@ -62,9 +62,9 @@ class Watcher:
         try:
             names = distinct_names(self._paths)
             folders = [open_folder(path, name) for path, name in zip(self._paths, names, strict=True)]
-        except ReportError as error:
+            return self._page.render(folders, version)
+        except (ReportError, OSError) as error:  # OSError: what was listed has gone, as a run that is deleted
             return WAITING.format(_escaped(str(error)))
-        return self._page.render(folders, version)
 
 
 def make_server(paths: Sequence[Path], page: Page, port: int) -> ThreadingHTTPServer:
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The page and its version; nothing else is here."""
         # A page of another site that resolves its name to this machine would send that name.
-        if self.headers.get("Host", "").rpartition(":")[0] not in (HOST, "localhost"):
+        if self.headers.get("Host", "").rsplit(":", 1)[0] not in (HOST, "localhost"):
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "only for this machine")
             return
         path = urlsplit(self.path).path

@@ -138,9 +138,10 @@ def main(arguments: list[str]) -> None:
         "seconds": {"total": time.monotonic() - started, **seconds},
         "seed": config.seed,
     }
+    # Before the summary, which marks a finished demo: one that is stopped here is taken up again.
+    report = write_report([folder], folder / "report.html")
     write_summary(folder / SUMMARY, summary)
     show(console, summary)
-    report = write_report([folder], folder / "report.html")
     console.print(f"read it in a browser: {report}")
     console.print(
         f"the run lies in {folder}: episodes/*.parquet, metrics.jsonl, checkpoint-*/, evaluations/*/, {SUMMARY}"

@@ -56,6 +56,12 @@ def main(arguments: list[str]) -> None:
         "--groups", type=int, default=GROUPS, help="most groups of episodes in the page (default: %(default)s)"
     )
     given = parser.parse_args(arguments)
+    if given.groups < 1:
+        raise ReportError(f"--groups {given.groups}: a page holds at least one group")
+    if not 0 <= given.port <= 65_535:
+        raise ReportError(f"--port {given.port}: ports are 0 to 65535")
+    if given.watch and given.out:
+        raise ReportError("--watch serves the page and --out writes it: give one of them")
     if given.watch:
         watch(given.runs, given.port, given.groups)
         return
@@ -66,5 +72,5 @@ def main(arguments: list[str]) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except ReportError as error:
+    except (ReportError, OSError) as error:  # OSError: a folder that this user may not read
         sys.exit(f"error: {error}")

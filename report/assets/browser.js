@@ -1,5 +1,6 @@
 // The list of episodes, its filters, and the episode that is open. Both are kept in the address, so a reload keeps them.
 const PAGE = 40;
+const FIELDS = ["text", "source", "from", "to", "tier", "bucket", "ended", "db"];
 
 function options(select, values, all) {
   select.replaceChildren(element("option", { value: "" }, all), ...values.map(([value, text]) => element("option", { value }, text)));
@@ -14,8 +15,9 @@ async function setUpBrowser(data) {
   const texts = new Map(), whole = new Map();
   let found = episodes, shownRows = 0, current = null, search = 0;
 
+  const sourceName = (group) => visible(data.sources[group.source].name).trim();
   const plain = (values) => distinct(values).map((value) => [value, words(value)]);
-  options(form.elements.source, data.sources.map((source, number) => [String(number), source.name]), "all");
+  options(form.elements.source, data.sources.map((_, source) => [sourceName({ source }), sourceName({ source })]), "all");
   form.querySelector(".source").hidden = data.sources.length < 2;
   options(form.elements.tier, data.tiers.map((tier) => [tier, tier]), "all");
   options(form.elements.bucket, plain(data.groups.map((group) => group.bucket)), "all");
@@ -42,13 +44,13 @@ async function setUpBrowser(data) {
 
   function wanted() {
     const value = (name) => form.elements[name].value.trim();
-    return Object.fromEntries([...["text", "source", "from", "to", "tier", "bucket", "ended", "db"].map((name) => [name, value(name)]),
+    return Object.fromEntries([...FIELDS.map((name) => [name, value(name)]),
       ["turns", form.elements.turns.checked ? "1" : ""]].filter(([, text]) => text !== ""));
   }
 
   function fits({ group, candidate }, filter) {
     const index = data.groups[group], episode = index.episodes[candidate];
-    return (filter.source === undefined || index.source === Number(filter.source))
+    return (filter.source === undefined || sourceName(index) === filter.source)
       && (filter.from === undefined || (index.update ?? -1) >= Number(filter.from)) && (filter.to === undefined || (index.update ?? -1) <= Number(filter.to))
       && (filter.tier === undefined || episode[1] === filter.tier) && (filter.bucket === undefined || index.bucket === filter.bucket)
       && (filter.ended === undefined || episode[2] === filter.ended)
@@ -67,11 +69,15 @@ async function setUpBrowser(data) {
       matching = kept;
     }
     found = matching;
+    showFound();
+    remember();
+  }
+
+  function showFound() {
     shownRows = 0;
     list.replaceChildren();
     showMore();
     count.textContent = `${found.length.toLocaleString("en")} of ${episodes.length.toLocaleString("en")} episodes`;
-    remember();
   }
 
   function showMore() {
@@ -113,22 +119,22 @@ async function setUpBrowser(data) {
   function remember() {
     const state = new URLSearchParams(wanted());
     if (current) {
-      const { source, update, question_id: question } = data.groups[current.group];
-      state.set("open", JSON.stringify([source, update, question, current.candidate]));
+      const group = data.groups[current.group];
+      state.set("open", JSON.stringify([sourceName(group), group.at, current.candidate]));
     }
     history.replaceState(null, "", `#episodes?${state}`.replace(/\?$/, ""));
   }
 
-  // The address names an episode by its question, since the places in the list change while a run goes on.
+  // The address names a run and a place in its files, since the places in the list change while a run goes on.
   async function recall(state) {
-    for (const name of ["text", "source", "from", "to", "tier", "bucket", "ended", "db"]) form.elements[name].value = state.get(name) ?? "";
+    for (const name of FIELDS) form.elements[name].value = state.get(name) ?? "";
     form.elements.turns.checked = state.has("turns");
     await apply();
     let named = null;
     try { named = JSON.parse(state.get("open")); } catch { named = null; }
     if (!Array.isArray(named)) return;
-    const [source, update, question, candidate] = named;
-    const group = data.groups.findIndex((index) => index.source === source && index.update === update && index.question_id === question);
+    const [source, at, candidate] = named;
+    const group = data.groups.findIndex((index) => sourceName(index) === source && index.at === at);
     if (group >= 0) await open(group, candidate, false);
   }
 
@@ -143,11 +149,6 @@ async function setUpBrowser(data) {
   });
   const [section, query] = location.hash.slice(1).split("?");
   if (section === "episodes" && query) await recall(new URLSearchParams(query));
-  else {
-    list.append(...found.slice(0, PAGE).map((episode) => element("li", {}, row(episode))));
-    shownRows = Math.min(found.length, PAGE);
-    more.hidden = shownRows >= found.length;
-    count.textContent = `${found.length.toLocaleString("en")} of ${episodes.length.toLocaleString("en")} episodes`;
-  }
+  else showFound();
   return { reading: () => current !== null };
 }

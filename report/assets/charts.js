@@ -13,7 +13,7 @@ const named = (series, chart, data) => data.runs.length > 1 && !chart.one_run
 function seriesColor(series, data) {
   if (series.color !== "run") return color(series.color.replace(/^stage-(\d+)$/, (_, n) => `stage-${n % 10}`));
   if (data.runs.length === 1 && data.tiers.includes(series.label)) return color(series.label);
-  return color(`run-${series.run % 6}`);
+  return color(`run-${series.run % data.colours}`);
 }
 
 function format(value, unit) {
@@ -76,7 +76,7 @@ function chartOptions(chart, lines, updates, anchors, width) {
     cursor: { points: { size: 6 }, y: false, drag: { setScale: true, x: true, y: false } },
     scales: {
       x: { time: false, range: (_, low, high) => (low === high ? [low - 0.5, high + 0.5] : [low, high]) },
-      y: { range: (_, low, high) => (chart.stacked && chart.unit === "share" ? [0, 1] : [Math.min(0, low ?? 0), (high || 1) * 1.05]) },
+      y: { range: (_, low, high) => (chart.stacked && chart.unit === "share" ? [0, 1] : [Math.min(0, low ?? 0), high > 0 ? high * 1.05 : low < 0 ? 0 : 1]) },
     },
     axes: [
       { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], label: "update", labelSize: 18, labelFont: "11px system-ui, sans-serif", size: 30 },
@@ -139,7 +139,10 @@ function fillNumbers(details, chart, data, run) {
 }
 
 function setUpCharts(data) {
-  let run = 0;
+  // Kept in the tab, so that the page of a run that goes on shows the same run again.
+  const choice = document.getElementById("run"), names = data.runs.map(({ name }) => name);
+  let run = Math.max(0, names.indexOf(stored("sessionStorage", "report-run")));
+  if (choice) choice.value = String(run);
   const figures = [...document.querySelectorAll("[data-chart]")], seen = new Set();
   const chartOf = (figure) => data.charts[Number(figure.dataset.chart)];
   const draw = (figure) => drawChart(figure, chartOf(figure), data, run);
@@ -159,8 +162,9 @@ function setUpCharts(data) {
       if (event.target.open) fillNumbers(event.target, chartOf(figure), data, run);
     });
   });
-  document.getElementById("run")?.addEventListener("change", (event) => {
-    run = Number(event.target.value);
+  choice?.addEventListener("change", () => {
+    run = Number(choice.value);
+    store("sessionStorage", "report-run", names[run]);
     seen.forEach(draw);
     figures.forEach((figure) => {
       const open = figure.querySelector(".numbers[open]");

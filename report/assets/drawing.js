@@ -46,6 +46,6 @@ function tablesPart(group, episode) {
     group.missing ? element("p", { class: "small muted" }, `Foreign keys are not drawn: ${group.missing}.`) : null,
     group.tables.length ? element("div", { class: "graph", tabindex: 0, role: "region", "aria-label": "Drawing of the tables" }, graph(group, episode.opened)) : null,
     element("details", {}, element("summary", {}, "Tables as a list"),
-      element("div", { class: "scroll" }, dataTable(["table", "gold", "opened", "refers to"], group.tables.map((name, place) => [name,
+      scrolling("Tables", dataTable(["table", "gold", "opened", "refers to"], group.tables.map((name, place) => [name,
         gold.has(name.toLowerCase()) ? "gold" : "", open.has(name.toLowerCase()) ? "opened" : "", neighbors[place].join(", ")]), "Tables"))));
 }

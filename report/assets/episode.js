@@ -9,7 +9,7 @@ function resultPart(sql, group, empty) {
   else {
     const rest = [result.more ? `first ${result.rows.length} rows, more exist` : `${result.rows.length} ${result.rows.length === 1 ? "row" : "rows"}`];
     if (result.hidden_columns) rest.push(`${result.hidden_columns} more columns`);
-    parts.push(element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Result" }, dataTable(result.columns, result.rows, "Result")),
+    parts.push(scrolling("Result", dataTable(result.columns, result.rows, "Result")),
       element("p", { class: "small muted" }, rest.join(", ")));
   }
   return parts;
@@ -27,7 +27,7 @@ function toolTable(tool, result) {
   const lines = result.split("\n"), notes = lines.filter((line) => line.startsWith("... ("));
   const [head, ...rows] = lines.filter((line) => !line.startsWith("... (")).map((line) => line.split(" | "));
   if (!head || rows.some((row) => row.length !== head.length) || (rows.length === 1 && rows[0][0] === "(no rows)")) return null;
-  return [element("div", { class: "scroll" }, dataTable(head, rows, `Result of ${tool}`)),
+  return [scrolling(`Result of ${tool}`, dataTable(head, rows, `Result of ${tool}`)),
     ...notes.map((line) => element("p", { class: "small muted" }, line))];
 }
 

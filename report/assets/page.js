@@ -3,8 +3,7 @@ const WATCH_MS = 4000;
 
 function setUpTheme(redraw) {
   const button = document.getElementById("theme"), themes = ["auto", "light", "dark"];
-  let theme = "auto";
-  try { theme = localStorage.getItem("report-theme") ?? "auto"; } catch { theme = "auto"; }
+  let theme = stored("localStorage", "report-theme") ?? "auto";
   const apply = () => {
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
@@ -12,7 +11,7 @@ function setUpTheme(redraw) {
   };
   button.addEventListener("click", () => {
     theme = themes[(themes.indexOf(theme) + 1) % themes.length];
-    try { localStorage.setItem("report-theme", theme); } catch { /* a page from a disk may not store anything */ }
+    store("localStorage", "report-theme", theme);
     apply();
     redraw();
   });

@@ -29,10 +29,22 @@ async function unpack(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
+// What the browser remembers; it may grant no storage, as to a page from a disk.
+function stored(storage, name) {
+  try { return window[storage].getItem(name); } catch { return null; }
+}
+
+function store(storage, name, value) {
+  try { window[storage].setItem(name, value); } catch { /* then it is not remembered */ }
+}
+
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : Number(value).toFixed(digits));
 const signed = (value) => (value === null || value === undefined ? "–" : (value > 0 ? "+" : "") + Number(value).toFixed(2));
 const words = (name) => String(name ?? "–").replaceAll("_", " ");
 const tierMark = (tier) => element("span", { class: `tier ${/^[a-z]+$/.test(tier ?? "") ? tier : ""}` }, tier ?? "–");
+
+// Around what may be wider than the page: scrolled by keyboard too.
+const scrolling = (label, child) => element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, child);
 
 // A table of rows; `heads` are the columns' names.
 function dataTable(heads, rows, label) {

@@ -13,6 +13,7 @@ from report.charts import chart_data
 from report.counts import Group, Reader, count_file
 from report.curves import Curves, planned, run_curves
 from report.folders import RunFolder, open_folder
+from report.page import group_shares
 from report.published import is_papers_run
 from report.sample import choose_groups
 from tests.report.makers import make_config
@@ -103,6 +104,23 @@ def test_other_alarms() -> None:
     assert any("give no gradient" in text for text in alarms(stuck))
     broken = Curves(list(range(20)), 2880, {"loss": [0.1] * 12 + [None] * 8, "seconds/update": [1.0] * 20})
     assert alarms(broken) == ["The loss is no number after update 11."]
+    for updates in (2, 20):
+        never = Curves(list(range(updates)), 288, {"loss": [None] * updates, "seconds/update": [1.0] * updates})
+        assert alarms(never) == ["The loss is no number at any update."]
+    # The episodes of an update come before its metrics, and a run may log no loss.
+    under_way = Curves([0, 1, 2], 432, {"loss": [0.1, 0.1, None], "seconds/update": [1.0, 1.0, None]})
+    assert alarms(under_way) == [] == alarms(Curves([0], 144, {"seconds/update": [1.0]}))
+
+
+@pytest.mark.parametrize("groups", [1, 5, 60, 480])
+@pytest.mark.parametrize(("runs", "evaluations"), [(1, 0), (1, 2), (9, 27), (0, 1), (0, 3)])
+def test_runs_and_evaluations_share_a_page(groups: int, runs: int, evaluations: int) -> None:
+    shares = group_shares(groups, [True] * runs + [False] * evaluations)
+    assert min(shares) >= 1 and sum(shares) <= max(groups, runs + evaluations)
+    if groups >= runs + evaluations:
+        assert sum(shares) > groups - runs - evaluations, "nothing is wasted"
+    if runs and groups == 480:
+        assert sum(shares[:runs]) >= 240, "evaluations take no more than half"
 
 
 def test_a_sample_holds_whole_groups_of_all_times_and_outcomes() -> None:

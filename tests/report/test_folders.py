@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,13 @@ import pytest
 from corpus import PreparedCorpus
 from evaluate.config import EvaluationConfig
 from evaluate.records import write_records
+from report.databases import Databases, Wanted
 from report.evaluations import DIFFERENCE, table
 from report.file import write_report
 from report.folders import EvaluationFolder, ReportError, RunFolder, distinct_names, open_folder, open_folders
 from report.page import Page
-from tests.report.makers import make_config, make_run, play_update
+from scripts.report import main
+from tests.report.makers import TABLES, make_config, make_run, play_update
 from train.config_load import save_config, to_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +113,7 @@ def test_evaluations_of_a_run_and_alone_become_a_table(tmp_path: Path, corpus: P
     assert isinstance(alone, EvaluationFolder)
     html = Page().render([folder, alone])
     assert "judged/before" in html and "all 2 episodes" in html
+    assert html.count("after: all 2 episodes") == 1, "an evaluation of a run that is given too is shown once"
 
 
 def test_an_evaluation_that_is_not_finished_says_so(tmp_path: Path, corpus: PreparedCorpus) -> None:
@@ -116,6 +121,29 @@ def test_an_evaluation_that_is_not_finished_says_so(tmp_path: Path, corpus: Prep
     (folder / "summary.json").unlink()
     html = Page().render(open_folders([folder]))
     assert "the evaluation is not finished" in html and "all 2 episodes" in html
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [("--groups 0", "--groups 0: a page holds"), ("--port 65536 --watch", "--port 65536: ports are"),
+     ("--port -1 --watch", "--port -1: ports are"), ("--watch --out x.html", "give one of them"),
+     ("--out {tmp}", "is a folder: name a file"), ("--out {tmp}/file/x.html", "cannot be written"),
+     ("--out {tmp}/{long}", "cannot be written")],
+)  # fmt: skip
+def test_what_the_program_cannot_do_gets_one_sentence(run: Path, tmp_path: Path, options: str, sentence: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ReportError, match=re.escape(sentence)):
+        main([str(run), "--groups", "1", *options.format(tmp=tmp_path, long="x" * 300).split()])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing is left behind"
+
+
+def test_queries_have_no_more_than_their_time(run: Path, corpus: PreparedCorpus) -> None:
+    databases = Databases(corpus.directory)
+    wanted = [Wanted("shop", TABLES, ("SELECT count(*) FROM customers",))]
+    (late,) = databases.results(wanted, time.monotonic() - 1)
+    assert "the time that a report spends on queries was over" in late.missing and not late.by_sql
+    (later,) = databases.results(wanted, time.monotonic() + 60)
+    assert not later.missing and later.by_sql["SELECT count(*) FROM customers"]["rows"] == [[2]]
 
 
 def test_the_program_writes_the_page_and_names_it(run: Path, tmp_path: Path) -> None:

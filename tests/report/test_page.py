@@ -12,6 +12,7 @@ from report.charts import CHARTS, Chart
 from report.counts import TIERS
 from report.curves import Curves
 from report.file import write_report
+from report.page import ASSETS, RUN_COLOURS
 from tests.report.makers import HOSTILE, QUESTIONS, make_run
 from tests.report.test_folders import make_evaluation
 
@@ -209,6 +210,20 @@ def test_the_keyboard_reaches_an_episode_and_its_heading(page: Page) -> None:
     assert page.locator("#list button[aria-current=true]").count() == 1
 
 
+def test_what_scrolls_can_be_scrolled_by_keyboard(page: Page) -> None:
+    open_episode(page, "q1", 0)
+    places = page.locator(".scroll, .graph")
+    assert places.count() > 5
+    assert places.evaluate_all("all => all.filter(e => e.tabIndex < 0).map(e => e.outerHTML.slice(0, 80))") == []
+
+
+def test_runs_have_colours_of_their_own() -> None:
+    style = (ASSETS / "page.css").read_text()
+    for theme in (style.partition('[data-theme="dark"]')[0], style.partition("@media (prefers")[2]):
+        colours = dict(re.findall(r"--run-(\d+): (#\w+)", theme))
+        assert len(set(colours.values())) == len(colours) == RUN_COLOURS
+
+
 def test_everything_has_a_name_for_a_screen_reader(page: Page) -> None:
     open_episode(page, "q1", 0)
     nameless = page.evaluate(
@@ -256,5 +271,5 @@ def test_two_runs_are_laid_over_each_other(visit: Visit, run: Path, place: Path,
     outcomes.locator("summary").click()
     expect(outcomes.locator(".numbers tbody tr")).to_have_count(4)
     expect(page.locator("#count")).to_have_text("80 of 80 episodes")
-    filters(page, source="1")
+    filters(page, source="beta <b>")
     expect(page.locator("#count")).to_have_text("32 of 80 episodes")

@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from corpus import PreparedCorpus
+from report.folders import EvaluationFolder, RunFolder
 from report.page import Page as Report
-from report.watch import HOST, make_server
+from report.watch import HOST, Watcher, make_server
 from tests.report.makers import add_update, make_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +72,33 @@ def test_a_folder_that_is_no_run_yet_is_waited_for(tmp_path: Path) -> None:
 
 def test_nothing_else_is_served_and_no_other_name_is_answered(port: int) -> None:
     assert get(port, "/../config.yaml")[0] == 404
-    assert get(port, "/", Host="evil.example:80")[0] == 403
+    for name in ("evil.example:80", "evil.example", "", f"{HOST}.evil.example:80"):
+        assert get(port, "/version", Host=name)[0] == 403
+    # On port 80 a browser names none.
+    for name in (HOST, "localhost", f"localhost:{port}"):
+        assert get(port, "/version", Host=name)[0] == 200
+
+
+def test_a_run_that_is_deleted_is_waited_for(
+    young: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_update(young, corpus, 0)
+    watcher = Watcher([young], Report())
+    assert "all 8 episodes" in watcher.html()
+    (young / "config.yaml").rename(young / "gone.yaml")
+    assert "Nothing to show yet" in watcher.html()
+    (young / "gone.yaml").rename(young / "config.yaml")
+    assert "all 8 episodes" in watcher.html()
+    # Deleted while the page is made.
+    add_update(young, corpus, 1)
+    made = Report.render
+
+    def late(page: Report, folders: Sequence[RunFolder | EvaluationFolder], version: str = "") -> str:
+        shutil.rmtree(young / "episodes")
+        return made(page, folders, version)
+
+    monkeypatch.setattr(Report, "render", late)
+    assert "000000.parquet" in watcher.html()
 
 
 def test_an_open_page_follows_the_run(
