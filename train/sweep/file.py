@@ -57,6 +57,12 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[SweepRun]:
     sweep = _read(path)
     values = {name: _values(path, name, choice) for name, choice in sweep["parameters"].items()}
     varying = [name for name, listed in values.items() if len(listed) > 1]
+    fixed = [text for text in overrides if text.partition("=")[0] in varying and not text.startswith("config=")]
+    if fixed:
+        raise ConfigError(
+            f"{path} varies {fixed[0].partition('=')[0]}, and the override {fixed[0]!r} would make its runs the same; "
+            "leave it out, or change the file"
+        )
     runs = []
     for combination in itertools.product(*values.values()):
         chosen = dict(zip(values, combination, strict=True))

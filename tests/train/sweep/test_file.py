@@ -102,6 +102,14 @@ def test_odd_values_arrive_as_they_are(tmp_path):
         assert len(run.name) < 200
 
 
+def test_an_override_of_what_varies_is_refused(tmp_path):
+    """Runs of one seed under the names of three would be averaged as three."""
+    path = sweep_file(tmp_path, {"seed": {"values": [1, 2, 3]}, "train.beta": {"value": 0.1}})
+    with pytest.raises(ConfigError, match=r"varies seed, and the override 'seed=5' would make its runs the same"):
+        read_sweep(path, ["seed=5"])
+    assert {run.config.train.beta for run in read_sweep(path, ["train.beta=0.2"])} == {0.2}
+
+
 def test_the_command_names_its_trackers_once():
     for path in SHIPPED:
         words = read_sweep(path)[0].command
