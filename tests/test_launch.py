@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ LAUNCHES = {
 
 
 def dry_run(script: str, *words: str, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DRY_RUN": "1", "PYTHONPATH": str(ROOT), **more}
+    # The scripts take python and accelerate from the path, as of an active environment.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "DRY_RUN": "1", "PYTHONPATH": str(ROOT), "PATH": path, **more}
     environment.pop("SLURM_SUBMIT_DIR", None)
     command = ["bash", str(SCRIPTS / script), *words]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
