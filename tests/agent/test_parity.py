@@ -96,5 +96,7 @@ def test_the_demo_policy_plays_200_test_questions_the_same_in_both(agent_module)
         )
         for result, episode, tokens in zip(results, episodes, played, strict=True):
             assert_same(result, episode, tokens)
-    assert len({result["ended_by"] for result in results}) > 1
-    assert sum(call["error"] is None for result in results for turn in result["trace"] for call in turn["calls"]) > 200
+    # It was no empty exercise. This policy always submits; other endings are the two other tests' (test_bundle.py too).
+    calls = [call for result in results for turn in result["trace"] for call in turn["calls"]]
+    assert len({call["tool"] for call in calls if call["error"] is None}) > 3
+    assert sum(call["error"] is None for call in calls) > 400 and any(call["error"] for call in calls)
