@@ -20,10 +20,11 @@ from rich.console import Console
 from corpus import PreparedCorpus
 from env.chance import rng
 from env.prompts import load_prompts
-from evaluate.backend import Backend, open_backend
+from evaluate.backend import Backend
 from evaluate.chunk import play_chunk
 from evaluate.config import FREE_ON_RESTART, EvaluationConfig, check_evaluation, load_evaluation, with_names
 from evaluate.metrics import summarize
+from evaluate.open_backend import open_backend
 from evaluate.progress import ChunkProgress
 from evaluate.records import CONFIG, FAILED, SUMMARY, read_records, record_files, write_records
 from train.config_check import ConfigError, check_resume
