@@ -37,7 +37,8 @@ COMPUTE_METRICS = {
 
 def benchmark_table(evaluations: Sequence[Evaluation]) -> Table:
     """Execution accuracy by policy and benchmark (card: "Evaluation"); a benchmark's official verdict beside ours."""
-    size, names = largest_size(evaluations), benchmarks(evaluations)
+    size = largest_size(evaluations)
+    names = benchmarks(select(evaluations, tables=size))
     official = [name for name in names if _has_official(select(evaluations, benchmark=name, tables=size))]
     columns = [(name, metric) for name in names for metric in ("equivalent", "official")[: 1 + (name in official)]]
     heads = [benchmark_name(name) + (", its own verdict" if metric == "official" else "") for name, metric in columns]
@@ -135,6 +136,8 @@ def compute_table(evaluations: Sequence[Evaluation], benchmark: str, difficulty:
 
 
 def _card_compute(here: Sequence[Evaluation], difficulty: str) -> tuple[float, float, float] | None:
-    if (here[0].benchmark, here[0].tables, difficulty) != ("sqale", "full", published.COMPUTE_DIFFICULTY):
+    bands = ("sqale", f"sqale-{published.COMPUTE_DIFFICULTY}")  # the band may be all that was played
+    moderate = difficulty == published.COMPUTE_DIFFICULTY
+    if not (moderate and here[0].tables == "full" and here[0].benchmark in bands):
         return None
     return published.COMPUTE.get(card_name(here) or "")

@@ -16,6 +16,7 @@ from train.config_load import load_as
 # A model in three places, and four answers that check the harness itself.
 BACKENDS = ("transformers", "vllm", "openai", "oracle", "empty", "no_rows")
 APIS = ("auto", "completions", "chat")
+SPLITS = {"bird": "dev", "jsonl": "train"}  # the split that a corpus is evaluated on, where it is not test
 # Keys that leave the answers as they are: where the evaluation lies, and what it runs on.
 FREE_ON_RESTART = re.compile(
     r"output|group|env\.workers|local\.(vllm_memory_share|threads|use_cpu)"
@@ -117,7 +118,9 @@ class EvaluationConfig:
     group: str | None = key(
         None, "ours", "name of the policy in tables; policies of several training seeds share it; null: the model's"
     )
-    benchmark: str | None = key(None, "ours", "name of the benchmark in tables; null takes the corpus' name")
+    benchmark: str | None = key(
+        None, "ours", "name of the benchmark in tables; null: the corpus, with a split or bands that are not the card's"
+    )
     questions: int = key(300, "card", "questions, chosen by the seed", low=1)
     tables: str = key("full", "card", "which tables exist: sampled, gold, distractors:N or full")
     candidates: int = key(1, "ours", "episodes a question; more than 1 give pass@k and majority@k", low=1)
@@ -192,12 +195,18 @@ def _plain_address(url: str) -> Relation:
 def with_names(config: EvaluationConfig, model: str | Path | None = None) -> EvaluationConfig:
     """The same evaluation with the names filled in that were left out; ``model``: what ``config.model`` leads to."""
     model = config.model if model is None else str(model)
-    benchmark = config.benchmark or config.corpus.name
+    benchmark = config.benchmark or _benchmark(config.corpus)
     who = model if config.backend in ("transformers", "vllm", "openai") else config.backend
     parts = [part for part in re.split(r"[/\\]+", who) if part.strip(".")]
     kept = parts[-2:] if parts[-1].startswith("checkpoint-") else parts[-1:]
     name = config.name or "-".join([*kept, benchmark, config.tables.replace(":", "-")]).lower()
     return dataclasses.replace(config, name=name, model=model, benchmark=benchmark)
+
+
+def _benchmark(corpus: CorpusConfig) -> str:
+    """The corpus, and what makes its questions others than the card's: tables must not take them for one benchmark."""
+    usual = SPLITS.get(corpus.name, "test")
+    return "-".join([corpus.name, *([corpus.split] if corpus.split != usual else []), *sorted(corpus.difficulties)])
 
 
 def evaluation_folder(config: EvaluationConfig) -> Path:

@@ -43,6 +43,15 @@ class Client:
         self.url = section.url.rstrip("/")
         self._section, self._sleep = section, sleep
         self._key = os.environ.get(section.key_variable, "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise ConfigError(
+                f"the key in the environment variable {section.key_variable} holds a line break or another character "
+                "that no request can carry; set it anew"
+            )
+        try:
+            httpx.URL(self.url)
+        except httpx.InvalidURL as error:
+            raise ConfigError(f"server.url is no address ({error}); it looks like http://HOST:8000/v1") from error
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         limits = httpx.Limits(max_connections=section.concurrency)
         self._http = httpx.Client(headers=headers, timeout=section.timeout_seconds, limits=limits)
@@ -101,8 +110,8 @@ class Client:
             answer = response.json()
         except ValueError:
             answer = None
-        if not isinstance(answer, dict) or not answer.get("choices"):
-            raise Refused(response.status_code, f"an answer without choices: {self._words(response)}")
+        if problem := unreadable(answer):
+            raise Refused(response.status_code, f"{problem}: {self._words(response)}")
         return answer
 
     def _refusal(self, response: httpx.Response) -> Exception:
@@ -122,10 +131,31 @@ class Client:
             found = found.get("message", found) if isinstance(found, dict) else found
         except ValueError:
             found = response.text
-        return self._safe(" ".join(str(found).split())[:SHOWN])
+        return self._safe(" ".join(str(found).split()))[:SHOWN]
 
     def _safe(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def unreadable(answer: Any) -> str:
+    """What an answer lacks of the shape that the protocol gives it; "" where it can be read."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list) or not answer["choices"]:
+        return "an answer without choices"
+    choice = answer["choices"][0]
+    if not isinstance(choice, dict):
+        return "a choice that is no object"
+    message, usage, ids = choice.get("message") or {}, answer.get("usage") or {}, choice.get("token_ids")
+    if not isinstance(message, dict) or not isinstance(usage, dict):
+        return "a message or a usage that is no object"
+    texts = [choice.get("text"), *(message.get(name) for name in ("content", "reasoning_content", "reasoning"))]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        return "a text that is none"
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    if not all(count is None or isinstance(count, int) for count in counts):
+        return "a usage that is no number"
+    if not (ids is None or (isinstance(ids, list) and all(isinstance(token, int) and token >= 0 for token in ids))):
+        return "token ids that are none"
+    return ""
 
 
 def backoff(attempt: int, name: str) -> float:
@@ -145,4 +175,6 @@ def retry_after(value: str | None) -> float | None:
         moment = email.utils.parsedate_to_datetime(value)
     except ValueError:
         return None
+    if moment.tzinfo is None:  # "-0000": UTC, of a place that is not known
+        moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())

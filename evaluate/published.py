@@ -6,8 +6,6 @@ from pathlib import Path
 import yaml
 
 BENCHMARKS = {"sqale": "SQaLe test", "bird": "BIRD dev", "ehrsql": "EHRSQL"}
-SPLITS = {"sqale": "test", "bird": "dev"}
-QUESTIONS = 300
 UNTRAINED = "Qwen3.5-2B (untrained)"
 # The training corpus gives a policy trained from the base checkpoint its name.
 TRAINED = {"sqale": "MSQaLe", "bird": "MBIRD", "synsql": "MSynSQL"}

@@ -5,6 +5,7 @@ is a file. What is there is not played again, so an evaluation that was killed g
 the same questions, phrasings, databases and (where the backend samples by key) tokens.
 """
 
+import dataclasses
 import datetime
 import fcntl
 import json
@@ -32,7 +33,7 @@ from train.config_load import flatten, save_config
 from train.data import open_split
 from train.experiment import TOOL_THREADS, episode_settings
 
-BACKEND, LOCK = "backend.json", ".lock"
+BACKEND, LOCK, PARTIAL = "backend.json", ".lock", ".partial"
 
 
 class EvaluationError(RuntimeError):
@@ -56,12 +57,21 @@ def run_evaluation(
     check_prompts(config)
     check_folder(config, folder)
     if (folder / SUMMARY).exists():
+        saved = load_evaluation([folder / CONFIG])
+        if saved.group != config.group:  # what tables read, and no answer depends on
+            save_config(dataclasses.replace(saved, group=config.group), folder / CONFIG)
         console.print(f"{folder} is finished", highlight=False, soft_wrap=True)
         return folder
     corpus = open_split(config.corpus, config.corpus.split, config.env.query_seconds, config.env.max_rows)
     chosen = choose_questions(corpus, config.questions, config.seed, config.corpus.difficulties)
+    if all(corpus.unstable()[index] for index in chosen):
+        raise ConfigError(
+            f"no question is left to average: the gold results of all {len(chosen)} chosen ones may change between "
+            "two runs; set more questions=... or another seed=..."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one(folder):
+        check_folder(config, folder)  # another process may have begun since
         save_config(config, folder / CONFIG)
         facts, failed = _play_missing(config, folder, console, corpus, chosen, open_model)
         _finish(config, folder, facts, failed)
@@ -97,16 +107,17 @@ def check_prompts(config: EvaluationConfig) -> None:
 
 
 def check_folder(config: EvaluationConfig, folder: Path) -> None:
-    """ConfigError where ``folder`` holds something else than this evaluation."""
+    """ConfigError where ``folder`` holds something else than this evaluation, or one of which nothing was played."""
     if (folder / CONFIG).exists():
         try:
-            saved = flatten(load_evaluation([folder / CONFIG]))
+            saved = load_evaluation([folder / CONFIG])
         except ConfigError as error:
             raise ConfigError(
                 f"{folder} holds no evaluation of this version ({error}); set another name=..."
             ) from error
-        check_resume(saved, flatten(config), str(folder), FREE_ON_RESTART)
-    elif folder.exists() and any(folder.iterdir()):
+        if record_files(folder) or (folder / SUMMARY).exists():
+            check_resume(flatten(saved), flatten(config), str(folder), FREE_ON_RESTART)
+    elif folder.exists() and any(path.name != LOCK and path.suffix != PARTIAL for path in folder.iterdir()):
         raise ConfigError(f"{folder} is not empty and holds no evaluation; set another name=... or output=...")
 
 
@@ -160,7 +171,7 @@ def _play_missing(
 def _note_backend(folder: Path, facts: dict[str, Any]) -> None:
     """Keep what the backend says of itself; ConfigError where an earlier start of this evaluation had another one."""
     place = folder / BACKEND
-    if not place.exists():
+    if not place.exists() or not record_files(folder):
         _write_json(place, facts)
     before = json.loads(place.read_text(encoding="utf-8"))
     for name in {**facts, **before}:
@@ -188,7 +199,6 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
         "backend": config.backend,
         **facts,
         "parameters": parameters,
-        "group": config.group,
         "benchmark": config.benchmark,
         "corpus": config.corpus.name,
         "split": config.corpus.split,
@@ -202,7 +212,7 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
 
 
 def _write_json(path: Path, value: Any) -> None:
-    partial = path.with_suffix(".partial")
+    partial = path.with_suffix(PARTIAL)
     partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     partial.replace(path)
 

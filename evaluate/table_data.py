@@ -47,7 +47,8 @@ class Table:
         """For a terminal. Names come from files: they are text, never markup."""
         table = RichTable(title=Text(self.title), title_justify="left", caption_justify="left")
         for number, name in enumerate(self.head):
-            table.add_column(Text(name), justify="left" if number < self.labels else "right")
+            # Names are told whole, in a narrow window too.
+            table.add_column(Text(name), justify="left" if number < self.labels else "right", overflow="fold")
         for row in self.rows:
             table.add_row(*map(Text, row))
         table.caption = Text("\n".join(self.notes)) if self.notes else None

@@ -51,6 +51,9 @@ def test_greedy_candidates_would_repeat_one_episode():
         ),
         (["model=runs/x/", "benchmark=mine"], "x-mine-full"),
         (["backend=oracle"], "oracle-sqale-full"),
+        (["backend=oracle", "corpus.split=train"], "oracle-sqale-train-full"),
+        (["backend=oracle", "corpus.name=bird", "corpus.split=dev"], "oracle-bird-full"),
+        (["backend=oracle", "corpus.difficulties=[moderate]"], "oracle-sqale-moderate-full"),
         (["name=Mine"], "mine"),
     ],
 )

@@ -14,9 +14,11 @@ from rich.console import Console
 from corpus import PreparedCorpus
 from evaluate.command import main
 from evaluate.config import EvaluationConfig, load_evaluation
+from evaluate.evaluations import read_evaluation
 from evaluate.records import read_records, record_files
 from evaluate.runner import choose_questions, run_evaluation
 from tests.conftest import ROOT
+from tests.corpus.makers import own_questions
 from train.config_check import ConfigError
 
 DEMO = ROOT / "configs" / "eval" / "demo.yaml"
@@ -135,6 +137,37 @@ def test_a_folder_of_another_configuration_is_refused(
     (tmp_path / "other" / "notes.txt").touch()
     assert main([*given[:-2], "name=other", given[-1]]) == 2
     assert "is not empty and holds no evaluation" in capsys.readouterr().err
+
+
+def test_what_begun_without_an_episode_hinders_nothing(
+    demo_split: PreparedCorpus, prepared_folder: Path, tmp_path: Path
+):
+    """A kill before the configuration was written, and a model that could not be opened."""
+    folder = tmp_path / "x"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / "config.yaml.partial").touch()
+
+    def fail(config: EvaluationConfig):
+        raise ConfigError("no such model")
+
+    with pytest.raises(ConfigError, match="no such model"):
+        run_evaluation(evaluation(prepared_folder, "questions=4"), folder, Console(quiet=True), fail)
+    assert run(evaluation(prepared_folder, "backend=oracle", "questions=4"), folder)["equivalent"] == 1.0
+
+
+def test_a_finished_evaluation_takes_another_group(demo_split: PreparedCorpus, prepared_folder: Path, tmp_path: Path):
+    for group in ("first", "second"):
+        run(evaluation(prepared_folder, "backend=oracle", "questions=4", f"group={group}"), tmp_path / "x")
+        assert read_evaluation(tmp_path / "x").policy == group
+
+
+def test_questions_that_all_have_an_unstable_gold_are_refused_before_a_model_is_opened(tmp_path: Path):
+    source = own_questions(tmp_path / "source", ["SELECT name FROM City ORDER BY random() LIMIT 1"])
+    given = [f"corpus.source={source}", f"corpus.prepared={tmp_path / 'prepared'}", "corpus.name=jsonl"]
+    config = load_evaluation([], [*given, "corpus.split=train", "backend=oracle", "name=x"])
+    with pytest.raises(ConfigError, match="no question is left to average"):
+        run_evaluation(config, tmp_path / "x", Console(quiet=True))
 
 
 def test_several_candidates_give_pass_at_k(

@@ -58,6 +58,8 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "cut":
             self.close_connection = True
             return self.connection.shutdown(socket.SHUT_RDWR)
+        if isinstance(fault, dict):
+            return self.answer(200, fault)
         status, words, headers = fault
         return self.answer(status, {"error": {"message": words}}, headers)
 
@@ -107,6 +109,8 @@ def test_what_may_pass_is_tried_again_at_growing_distances(faulty):
 
 def test_a_date_in_retry_after_is_understood():
     assert 50 < retry_after(formatdate(time.time() + 60, usegmt=True)) <= 60
+    nowhere = formatdate(time.time() + 60).replace("+0000", "-0000")
+    assert 50 < retry_after(nowhere) <= 60
     assert retry_after("nonsense") is None and retry_after(None) is None and retry_after("-3") == 0.0
 
 
@@ -142,6 +146,46 @@ def test_the_key_is_sent_and_never_shown(faulty, monkeypatch):
     faulty.faults = [(401, "no", {})]
     with pytest.raises(ConfigError, match="refuses a request without a key; set the environment variable MY_KEY"):
         client(faulty, [], key_variable="MY_KEY").post("/chat/completions", {}, "x")
+
+
+@pytest.mark.parametrize("key", ["sk-one\ntwo", "sk-schlüssel"])
+def test_a_key_that_no_request_can_carry_is_one_sentence_without_it(key, monkeypatch):
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(ConfigError, match="MY_KEY holds a line break or another character") as error:
+        Client(ServerConfig(key_variable="MY_KEY"))
+    assert "sk-" not in str(error.value)
+
+
+def test_no_part_of_the_key_is_left_where_a_long_message_is_cut(faulty, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    faulty.faults = [(400, "x" * (300 - len(KEY) + 3) + KEY, {})]
+    with pytest.raises(Refused) as refused:
+        client(faulty, [], key_variable="MY_KEY").post("/chat/completions", {}, "x")
+    assert KEY[:5] not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:abc/v1", "http://[::1/v1"])
+def test_an_address_that_is_none_is_one_sentence(address):
+    with pytest.raises(ConfigError, match="server.url is no address"):
+        Client(ServerConfig(url=address))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"choices": {}}, "without choices"),
+        ({"choices": ["x"]}, "a choice that is no object"),
+        ({"choices": [{"message": "x"}]}, "a message or a usage"),
+        ({"choices": [{"message": {"content": [{"type": "text", "text": "x"}]}}]}, "a text that is none"),
+        ({"choices": [{"text": 3}]}, "a text that is none"),
+        ({"choices": [{"text": "x", "token_ids": [1, -1]}]}, "token ids that are none"),
+        ({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": "50"}}, "a usage that is no number"),
+    ],
+)
+def test_an_answer_in_another_shape_fails_its_question_alone(faulty, answer, problem):
+    faulty.faults = [answer]
+    with pytest.raises(Refused, match=problem):
+        client(faulty, []).post("/chat/completions", {}, "x")
 
 
 def config(address: str, prepared: Path, *more: str):

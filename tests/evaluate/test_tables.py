@@ -230,3 +230,9 @@ def test_sizes_are_in_the_order_of_the_schema(runs):
         for size in ("sampled", "full", "distractors:128", "gold", "distractors:32")
     ]
     assert sizes(evaluations) == ["gold", "distractors:32", "distractors:128", "full", "sampled"]
+
+
+def test_a_benchmark_that_was_not_played_at_the_tables_size_has_no_empty_column(tmp_path):
+    write_evaluation(tmp_path / "a", answers(5), benchmark="bird", tables="full")
+    write_evaluation(tmp_path / "b", answers(5), benchmark="demo", tables="sampled")
+    assert tables.benchmark_table(tables.read_evaluations([tmp_path])).head == ["Policy", "BIRD dev"]
