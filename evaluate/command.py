@@ -18,7 +18,7 @@ from evaluate.runner import EvaluationError, check_folder, check_prompts, finish
 from train.config_check import ConfigError
 from train.config_docs import keys_markdown
 from train.config_load import is_file, to_yaml
-from train.data import open_split, split_command, split_folder
+from train.data import check_prepared, split_command, split_folder
 from train.policy_path import resolve_policy
 
 DEMO = "demo"
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
     console = Console()
     check_prompts(config)
     if not options.dry_run:  # first: a corpus that is not there must not be noticed after a policy was built
-        open_split(config.corpus, config.corpus.split, config.env.query_seconds, config.env.max_rows)
+        check_prepared(config.corpus, config.corpus.split, config.env.query_seconds)
     config = with_names(config, resolve_model(config, console, build=not options.dry_run))
     folder = evaluation_folder(config)
     check_folder(config, folder)

@@ -93,12 +93,18 @@ def open_split(corpus: CorpusKeys, split: str, seconds: float, max_rows: int) ->
             max_rows=max_rows,
             shape=demo_shape(corpus),
         )
-    if not (folder / MARKER).exists():
-        raise ConfigError(
-            f"{folder} holds no prepared corpus; set corpus.source=PATH, or run "
-            f"`{split_command(corpus, split, seconds)}`"
-        )
+    check_prepared(corpus, split, seconds)
     return open_prepared(folder)
+
+
+def check_prepared(corpus: CorpusKeys, split: str, seconds: float) -> None:
+    """ConfigError where the split is neither prepared nor can be: what takes no time, to be told before what does."""
+    folder = split_folder(corpus, split, seconds)
+    if corpus.name == "demo" or corpus.source is not None or (folder / MARKER).exists():
+        return
+    raise ConfigError(
+        f"{folder} holds no prepared corpus; set corpus.source=PATH, or run `{split_command(corpus, split, seconds)}`"
+    )
 
 
 def _seconds(corpus: CorpusKeys, seconds: float) -> float:

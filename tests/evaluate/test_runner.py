@@ -193,3 +193,4 @@ def test_a_dry_run_says_what_would_happen_and_writes_nothing(tmp_path: Path, cap
     assert not (tmp_path / "runs").exists()
     assert main([*given]) == 2
     assert "holds no prepared corpus" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir()), "it is told before the demo's policy is built"
