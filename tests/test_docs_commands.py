@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ READERS: dict[str, Callable[[list[str]], object]] = {
 def test_every_command_is_read_by_its_program(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     lines = commands(page)
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+    for line, after in pairwise([*lines, ""]):
         for start, read in READERS.items():
             if line.startswith(start) and "<" not in line:
                 words = shlex.split(line)
