@@ -2,12 +2,14 @@
 
 import io
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from env.text import harmless
 
@@ -64,6 +66,26 @@ def test_questions_of_a_file_come_back_in_its_order(ask, shop, tmp_path):
     assert [result["database"] for result in results] == [str(shop), str(tmp_path / "other.sqlite")]
     _, out, _ = ask("--db", shop, "--trace", question=asked)
     assert out.count("Question") == out.count("Ended") == 2 and out.count("Turn 1") == 2
+
+
+def test_text_that_no_tokenizer_takes_is_asked_all_the_same(ask, shop, tmp_path):
+    lines = ['{"question": "a \\ud800 b"}', '{"question": "a\u2028b"}', "\x85c\x0bd"]
+    (tmp_path / "questions.txt").write_text("\n".join(lines), encoding="utf-8")
+    asked = ("--questions", str(tmp_path / "questions.txt"))
+    status, out, _ = ask("--db", shop, "--json", "--evidence", "\udcff", question=asked)
+    assert status == 0
+    assert [json.loads(line)["question"] for line in out.split("\n")[:-1]] == ["a \ud800 b", "a\u2028b", "c\x0bd"]
+
+
+def test_a_reader_that_has_enough_ends_it_in_silence(agent_file, tiny_model, shop):
+    command = [sys.executable, "-I", str(agent_file), "--model", str(tiny_model), "--db", str(shop), *SHORT, "--json"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*command, "--question", "How many?"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_conversation_ends_with_an_empty_line(ask, shop, monkeypatch):
@@ -150,6 +172,25 @@ def test_a_model_that_is_not_there_is_named(ask, shop, tmp_path):
     assert_sentence(ask("--db", shop, model=tmp_path), "cannot be loaded")
 
 
+def test_a_model_with_a_damaged_file_is_named(ask, shop, tiny_model, tmp_path):
+    weights = (tiny_model / "model.safetensors").read_bytes()
+    for number, (name, content) in enumerate(
+        [("model.safetensors", weights[:-100]), ("model.safetensors", b""), ("tokenizer.json", b'{"a": 1}')]
+        + [("chat_template.jinja", b"{% if %}"), ("config.json", b"[]")]
+    ):
+        folder = shutil.copytree(tiny_model, tmp_path / str(number))
+        (folder / name).write_bytes(content)
+        assert_sentence(ask("--db", shop, model=folder), str(folder), "cannot be loaded")
+
+
+def test_a_model_that_lacks_a_tensor_is_not_run_on_random_numbers(ask, shop, tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "cut")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.3.self_attn.q_proj.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert_sentence(ask("--db", shop, model=folder), "layers.3.self_attn.q_proj.weight")
+
+
 def test_a_backend_that_is_not_installed_is_named(agent_file, shop, tiny_model):
     """Without site-packages there is neither torch nor vLLM."""
     for backend, package in (("vllm", "vllm"), ("transformers", "torch and transformers")):
@@ -174,6 +215,8 @@ def test_questions_and_options_that_make_no_sense_are_named(ask, shop, tmp_path)
         ("How many?\n{", ("line 2", "not valid JSON")),
         ('{"question": ""}', ("line 1", '"question"')),
         ('{"question": "a", "db": 3}', ("line 1", '"db"')),
+        ('{"question": "a", "evidence": [1]}', ("line 1", '"evidence"')),
+        ('{"question": ' + "[" * 100_000, ("line 1", "not valid JSON")),
     ):
         file.write_text(content)
         assert_sentence(ask("--db", shop, question=asked), *words)

@@ -13,6 +13,7 @@ from env.episode import Episode, EpisodeLimits, Finished, Observation, Turn
 from env.limits import Limits, SqlError
 from env.prompts import Prompts, load_prompts
 from env.sandbox import Sandbox
+from env.text import printable
 from train.agent.backends import Generate
 from train.agent.settings import SETTINGS
 from train.rollout.chat import ChatFrame
@@ -103,8 +104,8 @@ class SQaLeAgent:
             ]
 
     def _episode(self, question: AgentQuestion, sandbox: Sandbox, on_turn: OnTurn | None) -> Episode:
-        limits = self.episode_limits
-        return _Watched(question.text, sandbox, limits, False, question.evidence, self.prompts, on_turn=on_turn)
+        text, evidence = printable(question.text), printable(question.evidence)
+        return _Watched(text, sandbox, self.episode_limits, False, evidence, self.prompts, on_turn=on_turn)
 
     def _keys(self, questions: Sequence[AgentQuestion]) -> list[int]:
         """One a question, all different: the same question asked twice is drawn twice."""

@@ -35,7 +35,7 @@ def vllm_generate(
     where vLLM is missing or cannot load the model.
     """
     need("vllm")
-    check_model(model)
+    model = check_model(model)
     # Its log would stand between the answers.
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -45,8 +45,8 @@ def vllm_generate(
 
     try:
         frame = chat_frame(AutoTokenizer.from_pretrained(model), enable_thinking)
-        llm = load_vllm(str(model), max_episode_tokens, memory_share)
-    except (OSError, ValueError, RuntimeError) as error:
+        llm = load_vllm(model, max_episode_tokens, memory_share)
+    except Exception as error:  # a file that is damaged makes its parser raise whatever it likes
         raise AgentError(f"vLLM cannot load the model {model}: {first_line(error)}") from error
 
     def generate(
@@ -67,7 +67,7 @@ def transformers_generate(
     Raises AgentError where torch or transformers is missing or there is no such model.
     """
     need("torch", "transformers")
-    check_model(model)
+    model = check_model(model)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -79,11 +79,14 @@ def transformers_generate(
         logging.disable_progress_bar()
     try:
         frame = chat_frame(AutoTokenizer.from_pretrained(model), enable_thinking)
-        policy = AutoModelForCausalLM.from_pretrained(model, **{"dtype": "auto", **options})
-    except (OSError, ValueError) as error:
+        options = {"dtype": "auto", **options, "output_loading_info": True}
+        policy, loading = AutoModelForCausalLM.from_pretrained(model, **options)
+        if "device_map" not in options and torch.cuda.is_available():
+            policy.to("cuda")
+    except Exception as error:  # a file that is damaged makes its parser raise whatever it likes
         raise AgentError(f"the model {model} cannot be loaded: {first_line(error)}") from error
-    if "device_map" not in options and torch.cuda.is_available():
-        policy.to("cuda")
+    if missing := sorted(loading["missing_keys"]):  # transformers would go on with random numbers in their places
+        raise AgentError(f"the model {model} cannot be loaded: its files lack {missing[0]}")
 
     def generate(
         episodes: Sequence[Episode], keys: Sequence[int], sampling: Sampling, pool: ThreadPoolExecutor
@@ -103,15 +106,17 @@ def need(*packages: str) -> None:
         )
 
 
-def check_model(model: str | Path) -> None:
-    """AgentError where ``model`` is written as a folder and is none, or a folder that holds no checkpoint."""
+def check_model(model: str | Path) -> str:
+    """``model`` as loaders take it. AgentError where it is written as a folder and is none, or holds no checkpoint."""
     text = str(model)
     folder = Path(text).expanduser()
-    if folder.is_dir():
+    if text and folder.is_dir():
         if not (folder / "config.json").is_file():
             raise AgentError(f"the folder {text} holds no model: there is no config.json in it")
-    elif folder.exists() or text.startswith((".", "/", "~")) or text.count("/") > 1:
-        raise AgentError(f"no model at {text}: name a folder that holds one, or a model on the Hub as OWNER/NAME")
+        return str(folder)
+    if not text or folder.exists() or text.startswith((".", "/", "~")) or text.count("/") > 1:
+        raise AgentError(f"no model at {text!r}: name a folder that holds one, or a model on the Hub as OWNER/NAME")
+    return text
 
 
 def first_line(error: BaseException) -> str:

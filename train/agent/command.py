@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,16 +29,19 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer what the command line asks. Returns 0, or 2 with one sentence on stderr where it cannot start."""
+    """Answer what the command line asks. Returns 0, 2 with one sentence on stderr, or as a shell has it of a signal."""
     use_utf8()
     try:
         return _run(_parser().parse_args(arguments))
     except (AgentError, OSError, ValueError) as error:
+        if isinstance(error, BrokenPipeError) and error.errno:  # the reader has enough, as in `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the buffer's rest goes
+            return 128 + signal.SIGPIPE
         print(f"error: {harmless(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        return 130
+        return 128 + signal.SIGINT
 
 
 def _run(options: argparse.Namespace) -> int:

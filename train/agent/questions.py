@@ -14,7 +14,8 @@ def read_questions(file: Path, database: Path | None, evidence: str) -> list[Age
     the file. Raises AgentError that names file and line.
     """
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        # Not splitlines: a JSON text may hold other separators than the line feed, such as U+2028.
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeError) as error:
         raise AgentError(f"the questions in {file} cannot be read: {error}") from error
     found = [
@@ -32,15 +33,18 @@ def _question(line: str, place: str, folder: Path, database: Path | None, eviden
         return AgentQuestion(line.strip(), _needed(database, place), evidence)
     try:
         entry = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AgentError(f"{place} is not valid JSON: {error}") from error
     text, own = entry.get("question"), entry.get("db")
     if not isinstance(text, str) or not text.strip():
         raise AgentError(f'{place} lacks the key "question"')
     if own is not None and not isinstance(own, str):
         raise AgentError(f'{place}: "db" must be the path of an SQLite file')
+    hint = entry.get("evidence")
+    if hint is not None and not isinstance(hint, str):
+        raise AgentError(f'{place}: "evidence" must be a text')
     chosen = folder / own if own else _needed(database, place)
-    return AgentQuestion(text, chosen, str(entry.get("evidence") or evidence))
+    return AgentQuestion(text, chosen, hint or evidence)
 
 
 def _needed(database: Path | None, place: str) -> Path:
