@@ -13,10 +13,12 @@ from transformers import AutoModelForCausalLM, Qwen3_5ForConditionalGeneration
 from env.prompts import load_prompts
 from tests.checkpoints import tiny_text_only, tiny_vision_language
 from tests.conftest import ROOT
+from train.config_check import ConfigError
 from train.config_load import load_config, save_config
 from train.export.command import main
 from train.export.curves import draw, means
 from train.export.folder import run_settings
+from train.export.verify import verify
 from train.folder import COMPLETE, CONFIG
 
 PROMPTS = "configs/prompts/demo.json"
@@ -63,7 +65,13 @@ def exported(vision_run, tmp_path_factory):
     base, run = vision_run
     folder = run / "evaluations" / "after"
     folder.mkdir(parents=True)
-    summary = {"n": 300, "equivalent": 0.523, "calls": 6.3, "intervals": {"equivalent": [0.466, 0.579]}}
+    summary = {
+        "n": 300,
+        "model": str(run / "checkpoint-12"),
+        "equivalent": 0.523,
+        "calls": 6.3,
+        "intervals": {"equivalent": [0.466, 0.579]},
+    }
     (folder / "summary.json").write_text(json.dumps(summary))
     out = tmp_path_factory.mktemp("exports") / "ada"
     done = subprocess.run(
@@ -118,14 +126,55 @@ def test_the_folder_holds_all_that_its_user_needs(vision_run, exported):
     assert load_config([exported / "training_config.yaml"]).name == "ada"
 
 
-def test_the_card_is_made_from_the_run(exported):
+def test_the_card_is_made_from_the_run(vision_run, exported):
     card = (exported / "README.md").read_text()
     assert card.startswith("---\nlicense: apache-2.0\n") and "\n# ada\n" in card
-    for part in ("12 updates", "52.3% (46.6% to 57.9%)", "| after | 300 |", "curves.svg", "wolff2026sqale", "0.0005"):
+    for part in (
+        "12 updates",
+        "52.3% (46.6% to 57.9%)",
+        "| after | checkpoint-12 | 300 |",
+        "curves.svg",
+        "wolff2026sqale",
+        "0.0005",
+    ):
         assert part in card, part
     assert "base_model" not in card, "a folder of this machine has no name on the Hub"
-    assert str(ROOT.parent) not in card
+    assert str(vision_run[0].parent) not in card, "a path of this machine"
     assert (exported / "curves.svg").read_text().count("<polyline") == 5
+
+
+def test_an_export_that_lacks_a_tensor_is_not_verified(exported, tmp_path):
+    shutil.copytree(exported, tmp_path / "cut")
+    tensors = load_file(exported / "model.safetensors")
+    name = next(name for name in tensors if name.endswith("q_proj.weight") and not name.startswith("mtp."))
+    del tensors[name]
+    save_file(tensors, tmp_path / "cut" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=f"its agent does not run: error: .* lack .*{name.partition('layers')[2]}"):
+        verify(tmp_path / "cut", print)
+
+
+def test_only_the_export_of_this_checkpoint_is_pushed_as_it_is(vision_run, exported, tmp_path, capsys):
+    run = vision_run[1]
+    asked = ["--out", str(exported), "--push", "ada/shop", "--dry-run"]
+    assert main([str(run), *asked]) == 0
+    assert "would upload" in capsys.readouterr().out
+    make_run(tmp_path / "other", vision_run[0], "seed=9")
+    shutil.copytree(run / "checkpoint-12", tmp_path / "other" / "checkpoint-12", dirs_exist_ok=True)
+    shutil.copytree(run, tmp_path / "later")
+    (tmp_path / "later" / "checkpoint-12").rename(tmp_path / "later" / "checkpoint-13")
+    for path in (tmp_path / "other", tmp_path / "later"):
+        assert main([str(path), *asked]) == 2
+        shown = capsys.readouterr()
+        assert "holds another export" in shown.err and not shown.out
+
+
+def test_trained_tensors_in_float32_are_loaded_as_such(vision_run, tmp_path):
+    base, run = vision_run
+    assert main([str(run), "--out", str(tmp_path / "out"), "--no-verify", "--dtype", "float32"]) == 0
+    trained = load_file(run / "checkpoint-12" / "model.safetensors")
+    loaded = Qwen3_5ForConditionalGeneration.from_pretrained(tmp_path / "out").state_dict()
+    name = "model.language_model.norm.weight"
+    assert torch.equal(loaded[name], trained[name]) and loaded[name].dtype == torch.float32
 
 
 def test_a_text_only_policy_is_exported_as_it_is(tmp_path):
@@ -197,6 +246,10 @@ def test_what_cannot_be_exported_is_one_sentence_and_leaves_no_folder(vision_run
     assert "no complete checkpoint" in refused(broken, *out)
     (broken / "checkpoint-12" / COMPLETE).touch()
     file = broken / "checkpoint-12" / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    assert "model.safetensors is damaged" in refused(broken, *out)
+    file.write_bytes(whole)
     tensors = load_file(file)
     name = next(name for name in tensors if name.endswith("norm.weight") and ".visual." not in name)
     save_file({**tensors, name: torch.full_like(tensors[name], float("nan"))}, file, metadata={"format": "pt"})

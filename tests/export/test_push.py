@@ -87,6 +87,13 @@ def test_a_refusal_is_one_sentence(hub, folder, tmp_path):
     assert "ada/shop was not pushed" in done.stderr.splitlines()[-1]
 
 
+def test_no_connection_is_one_sentence_and_shows_no_token(hub, folder, tmp_path):
+    hub.server_close()
+    done = push(hub, folder, tmp_path)
+    assert done.returncode == 1 and "ConfigError: ada/shop was not pushed" in done.stderr.splitlines()[-1]
+    assert "hf_test" not in done.stdout + done.stderr
+
+
 # Beside a run
 
 

@@ -64,7 +64,7 @@ def write_card(out: Path, run: Path, checkpoint: Path, config: Config, weights: 
         for part in (
             _front(config),
             _summary(config, update, weights),
-            QUICKSTART,
+            QUICKSTART if config.model.enable_thinking else QUICKSTART.replace("thinking enabled", "thinking disabled"),
             _training(config, shown),
             evaluations(run),
             LIMITS,
@@ -85,18 +85,22 @@ def _front(config: Config) -> str:
 
 
 def _summary(config: Config, update: int, weights: WeightsReport) -> str:
-    kept = f", {weights.kept} tensors as they came" if weights.kept else ""
+    kept = f", {weights.kept} from the initial policy" if weights.kept else ""
     return (
         f"# {config.name}\n\nAn agent that answers questions over SQLite databases: it looks around with tools, then "
         f"submits a query. Trained from `{_base(config)}` with GRPO on multi-turn episodes over live databases"
         f"{f', {update:,} updates' if update else ''}. {weights.parameters:,} parameters: {weights.trained} tensors "
-        f"trained{kept}. `training_config.yaml` holds every setting of the run."
+        f"from the checkpoint{kept}. `training_config.yaml` holds every setting of the run."
     )
 
 
 def _base(config: Config) -> str:
-    path = Path(config.model.path)
-    return path.name if path.is_dir() else config.model.path
+    return _policy(config.model.path)
+
+
+def _policy(path: str) -> str:
+    """A policy as others may read it: its name on the Hub, of a folder of this machine the last part."""
+    return Path(path).name if path.count("/") != 1 or path.startswith((".", "~", "/")) or Path(path).is_dir() else path
 
 
 QUICKSTART = f"""\
@@ -130,7 +134,9 @@ that executes can still be wrong."""
 
 
 def _training(config: Config, metrics: list[dict[str, Any]]) -> str:
-    rows = [[label, _value(_key(config, name))] for label, name in RECIPE.items() if name in known_keys()]
+    values = {name: _value(_key(config, name)) for name in RECIPE.values() if name in known_keys()}
+    values["model.path"] = _base(config)
+    rows = [[label, values[name]] for label, name in RECIPE.items() if name in values]
     text = "## Training\n\n" + _table(["Setting", "Value"], rows)
     text += f"\n\nCorpus: `{config.corpus.name}`, split `{config.corpus.split}`"
     bands = ", ".join(config.corpus.difficulties)
@@ -162,13 +168,13 @@ def evaluations(run: Path) -> str:
         for file in sorted(run.glob("evaluations/*/summary.json"))
     }
     rows = [
-        [name, str(summary.get("n", "–")), *(_rate(summary, metric) for metric in EVALUATED)]
+        [name, _policy(summary["model"]), str(summary.get("n", "–")), *(_rate(summary, metric) for metric in EVALUATED)]
         for name, summary in found.items()
     ]
     if not rows:
         return ""
     text = "In brackets: the 95% interval. Every evaluation's questions are chosen by its seed, without a submit gate."
-    return f"## Evaluation\n\n{_table(['Evaluation', 'Questions', *EVALUATED.values()], rows)}\n\n{text}"
+    return f"## Evaluation\n\n{_table(['Evaluation', 'Policy', 'Questions', *EVALUATED.values()], rows)}\n\n{text}"
 
 
 def _rate(summary: dict[str, Any], metric: str) -> str:

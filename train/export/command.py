@@ -1,6 +1,7 @@
 """The export's command line: ``scripts/export.py``, also started beside a run by ``train.push``."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ConfigError, OSError, ValueError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"stopped: what is written under another name than {options.out} is no export", file=sys.stderr)
+        return 128 + signal.SIGINT
     return 0
 
 
@@ -25,7 +29,7 @@ def _run(options: argparse.Namespace) -> None:
     from train.export.folder import export_run, is_export
     from train.export.push import push_folder
 
-    if is_export(options.out) and options.push is not None:
+    if options.push is not None and is_export(options.out, options.run):
         report(f"{options.out} holds an export already: it is pushed as it is")
     else:
         export_run(options.run, options.out, report, options.dtype, not options.no_verify)

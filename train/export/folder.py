@@ -17,7 +17,7 @@ from train.agent.bundle import NAME, ROOT, write_agent
 from train.agent.settings import Settings
 from train.config import Config
 from train.config_check import ConfigError
-from train.config_load import load_config, save_config
+from train.config_load import load_config, to_yaml
 from train.experiment import episode_settings
 from train.export.card import write_card
 from train.export.verify import verify
@@ -49,14 +49,19 @@ def find_source(path: Path, report: Callable[[str], None]) -> Source:
 
     ConfigError for a folder that is neither, and where the initial policy is not at hand.
     """
+    checkpoint, run, config = find_checkpoint(path)
+    return Source(checkpoint, run, config, base_folder(config, report))
+
+
+def find_checkpoint(path: Path) -> tuple[Path, Path, Config]:
+    """The checkpoint that ``path`` means, its run's folder and configuration."""
     if not path.is_dir():
         raise ConfigError(f"there is no folder {path}; name a run's folder or one of its checkpoints")
     checkpoint = resolve_policy(path)
     run = path if (path / CONFIG).is_file() else path.parent
     if not (run / CONFIG).is_file():
         raise ConfigError(f"{path} belongs to no run: neither it nor the folder above holds {CONFIG}")
-    config = load_config([run / CONFIG])
-    return Source(Path(checkpoint), run, config, base_folder(config, report))
+    return Path(checkpoint), run, load_config([run / CONFIG])
 
 
 def base_folder(config: Config, report: Callable[[str], None]) -> Path:
@@ -110,13 +115,16 @@ def export_run(
             dtype=None if dtype is None else getattr(torch, dtype),
         )
     report(
-        f"weights: {weights.trained} tensors trained, {weights.kept} as they came, {weights.parameters:,} parameters"
+        f"weights: {weights.trained} tensors from the checkpoint, {weights.kept} from the initial policy, "
+        f"{weights.parameters:,} parameters"
     )
     copy_files(source.base, partial)
+    if dtype is not None:
+        set_dtype(partial, dtype)
     write_generation_config(source, partial)
     write_agent(partial / NAME, prompts, run_settings(source.config))
     write_prompts(prompts, partial / PROMPTS)
-    save_config(source.config, partial / RUN_CONFIG)
+    (partial / RUN_CONFIG).write_text(run_config_text(source.checkpoint, source.config), encoding="utf-8")
     shutil.copy(ROOT / "LICENSE", partial / "LICENSE")
     write_card(partial, source.run, source.checkpoint, source.config, weights)
     if verified:
@@ -125,9 +133,19 @@ def export_run(
     return out
 
 
-def is_export(folder: Path) -> bool:
-    """Whether a folder is a finished export: it gets its name last."""
-    return (folder / NAME).is_file() and (folder / RUN_CONFIG).is_file()
+def is_export(folder: Path, path: Path) -> bool:
+    """Whether ``folder`` is a finished export (it gets its name last). ConfigError where it is not one of ``path``."""
+    if not ((folder / NAME).is_file() and (folder / RUN_CONFIG).is_file()):
+        return False
+    checkpoint, _, config = find_checkpoint(path)
+    if (folder / RUN_CONFIG).read_text(encoding="utf-8") != run_config_text(checkpoint, config):
+        raise ConfigError(f"{folder} holds another export than that of {checkpoint}; name another folder with --out")
+    return True
+
+
+def run_config_text(checkpoint: Path, config: Config) -> str:
+    """The run's settings as the export holds them, under the checkpoint's name."""
+    return f"# {config.name}, {checkpoint.name}\n{to_yaml(config)}"
 
 
 @contextmanager
@@ -146,6 +164,16 @@ def copy_files(base: Path, out: Path) -> None:
     for file in sorted({file for pattern in COPIED for file in base.glob(pattern)}):
         if file.name not in NOT_COPIED:
             shutil.copyfile(file, out / file.name)
+
+
+def set_dtype(out: Path, dtype: str) -> None:
+    """Name the trained tensors' number format where loaders look for it: they would round to the initial policy's."""
+    file = out / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    for section in (config, config.get("text_config") or {}):
+        section.pop("torch_dtype", None)
+        section["dtype"] = dtype
+    file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def write_generation_config(source: Source, out: Path) -> None:

@@ -20,7 +20,7 @@ def push_folder(
     out and uploaded data is not sent twice. ``dry_run``: nothing is sent. ConfigError where the Hub refuses.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
     try:
@@ -41,7 +41,7 @@ def push_folder(
     try:
         api.create_repo(repo, private=private, exist_ok=True)
         api.upload_folder(repo_id=repo, folder_path=folder, commit_message=message)
-    except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # a connection that fails raises the HTTP library's own errors, which are no OSError
         reason = (str(error.__cause__ or error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
             f"{repo} was not pushed: {reason}; the export lies in {folder}, and the same command with --push goes on "

@@ -25,7 +25,10 @@ def verify(folder: Path, report: Callable[[str], None]) -> None:
         agent = [sys.executable, "-I", str((folder / NAME).resolve()), "--model", str(folder.resolve())]
         asked = ["--db", str(database), "--question", "How many shops are there?", "--json"]
         short = ["--backend", "transformers", "--max-turn-tokens", "32", "--tool-turns", "1"]
-        done = subprocess.run([*agent, *asked, *short], cwd=name, capture_output=True, text=True, timeout=SECONDS)
+        try:
+            done = subprocess.run([*agent, *asked, *short], cwd=name, capture_output=True, text=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise ConfigError(f"{folder} was written, but its agent did not answer in {SECONDS:,.0f} s") from error
     if done.returncode:
         said = (done.stderr.strip() or "nothing").splitlines()[-1]
         raise ConfigError(f"{folder} was written, but its agent does not run: {said}")

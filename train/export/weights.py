@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from train.config_check import ConfigError
@@ -26,7 +27,7 @@ EMBEDDING, HEAD = "embed_tokens.weight", "lm_head.weight"
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """What was written: numbers of tensors trained and kept, parameters, bytes, and files."""
+    """What was written: numbers of tensors from the checkpoint and kept, parameters, bytes, and files."""
 
     trained: int
     kept: int
@@ -40,7 +41,7 @@ class Tensors:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         files = weight_files(folder)
-        self.files = {file: stack.enter_context(safe_open(folder / file, "pt")) for file in files}
+        self.files = {file: stack.enter_context(_opened(folder / file)) for file in files}
         self.place = {name: file for file, opened in self.files.items() for name in opened.keys()}  # noqa: SIM118
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -48,6 +49,13 @@ class Tensors:
 
     def __contains__(self, name: str) -> bool:
         return name in self.place
+
+
+def _opened(file: Path) -> Any:
+    try:
+        return safe_open(file, "pt")
+    except SafetensorError as error:
+        raise ConfigError(f"{file} is damaged ({error}): export another checkpoint") from error
 
 
 def weight_files(folder: Path) -> list[str]:
