@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -76,27 +77,33 @@ def test_the_demo_policy_plays_200_test_questions_the_same_in_both(agent_module)
             )
             for index in choose_questions(corpus, 200, config.seed)
         ]
-        episodes = [world.episode(settings.episode, settings.prompts, False, True) for world in worlds]
         keys = [key_int("tokens", *draw, world.question.question_id, 0) for world in worlds]
-        model, frame = load(path)
-        with ThreadPoolExecutor(8) as pool:
-            played = [
-                tokens
-                for start in range(0, 200, 64)
-                for tokens in play(model, frame, episodes[start : start + 64], keys[start : start + 64], sampling, pool)
-            ]
-        agent = agent_module.SQaLeAgent(
-            *agent_module.transformers_generate(path), sampling=agent_module.Sampling(**vars(sampling))
-        )
-        results = agent.run_many(
-            [
-                agent_module.AgentQuestion(world.question.text, world.database.path, world.question.evidence, key)
-                for world, key in zip(worlds, keys, strict=True)
-            ]
-        )
-        for result, episode, tokens in zip(results, episodes, played, strict=True):
-            assert_same(result, episode, tokens)
-    # It was no empty exercise. This policy always submits; other endings are the two other tests' (test_bundle.py too).
+        asked = [
+            agent_module.AgentQuestion(world.question.text, world.database.path, world.question.evidence, key)
+            for world, key in zip(worlds, keys, strict=True)
+        ]
+        (model, frame), loaded = load(path), agent_module.transformers_generate(path)
+        results = []
+        # The policy submits all its answers within the demo's turns; with two it meets the final turn.
+        for turns, count in ((settings.episode.tool_turns, 200), (2, 30)):
+            limits = replace(settings.episode, tool_turns=turns)
+            episodes = [world.episode(limits, settings.prompts, False, True) for world in worlds[:count]]
+            with ThreadPoolExecutor(8) as pool:
+                played = [
+                    tokens
+                    for start in range(0, count, 64)
+                    for tokens in play(model, frame, episodes[start:][:64], keys[start:count][:64], sampling, pool)
+                ]
+            agent = agent_module.SQaLeAgent(
+                *loaded,
+                episode_limits=agent_module.EpisodeLimits(**vars(limits)),
+                sampling=agent_module.Sampling(**vars(sampling)),
+            )
+            answers = agent.run_many(asked[:count])
+            for result, episode, tokens in zip(answers, episodes, played, strict=True):
+                assert_same(result, episode, tokens)
+            results += answers
+    assert len({result["ended_by"] for result in results}) > 1
     calls = [call for result in results for turn in result["trace"] for call in turn["calls"]]
     assert len({call["tool"] for call in calls if call["error"] is None}) > 3
     assert sum(call["error"] is None for call in calls) > 400 and any(call["error"] for call in calls)
