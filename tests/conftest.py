@@ -1,6 +1,7 @@
 """Fixtures that every test may use."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import settings
 
 # No test asks the network for anything: a model or data set that is not there is a failure, not a download.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# A shell that starts this in the background has it ignore Ctrl-C, and every process of the tests would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # The machine decides how long an example takes; `make fuzz` runs the same properties on many more of them.
 settings.register_profile("default", deadline=None)
 settings.register_profile("fuzz", deadline=None, max_examples=2_000)
