@@ -86,6 +86,7 @@ def test_evaluations_of_another_base_policy_are_refused_before_training(tmp_path
     folder = tmp_path / "runs" / "base" / "evaluations" / "gold"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("model: another/policy\n")
+    (folder / "summary.json").write_text("{}")  # it was played: one that was only begun hinders nothing
     sweep = sweep_file(tmp_path / "s.yaml", ["configs/corpus/demo_small.yaml"], [1])
     text = says(capsys, "--sweep", sweep, f"output={tmp_path / 'runs'}", f"model.path={policy}")
     assert str(folder) in text and "'another/policy'" in text
