@@ -7,6 +7,7 @@ it forks is ``python -m train`` in all else. ``torchrun`` starts runs of several
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -73,8 +74,11 @@ def kill_when(run: int, happened: Callable[[], bool], log: Path) -> None:
     os.killpg(run, signal.SIGKILL)
 
 
-def start_torchrun(processes: int, arguments: list[str], port: int, log: Path, **environment: str) -> subprocess.Popen:
+def start_torchrun(processes: int, arguments: list[str], log: Path, **environment: str) -> subprocess.Popen:
     """Start ``python -m train ARGUMENTS`` on several processes of this machine, their output in ``log``."""
+    with socket.socket() as probe:  # a port of its own: another test run on this machine may hold any fixed one
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={port}"]
     with log.open("a") as file:
         return subprocess.Popen(
@@ -86,9 +90,9 @@ def start_torchrun(processes: int, arguments: list[str], port: int, log: Path, *
         )
 
 
-def torchrun(processes: int, arguments: list[str], port: int, log: Path, **environment: str) -> None:
+def torchrun(processes: int, arguments: list[str], log: Path, **environment: str) -> None:
     """The same, run to its end."""
-    launch = start_torchrun(processes, arguments, port, log, **environment)
+    launch = start_torchrun(processes, arguments, log, **environment)
     assert launch.wait(SECONDS) == 0, log.read_text()[-8000:]
 
 

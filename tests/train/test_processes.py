@@ -17,14 +17,15 @@ from train.anchor import FILE as REFERENCE
 from train.folder import latest_checkpoint
 
 DEEPSPEED = {"DS_ACCELERATOR": "cpu", "ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_GRADIENT_CLIPPING": "1.0"}
-LAUNCHES = {
-    "ddp": (29_610, {}),
-    "lora": (29_640, {}),
-    "zero2": (29_620, {**DEEPSPEED, "ACCELERATE_DEEPSPEED_ZERO_STAGE": "2"}),
-    "zero3": (
-        29_630,
-        {**DEEPSPEED, "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3", "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL": "true"},
-    ),
+LAUNCHES: dict[str, dict[str, str]] = {
+    "ddp": {},
+    "lora": {},
+    "zero2": {**DEEPSPEED, "ACCELERATE_DEEPSPEED_ZERO_STAGE": "2"},
+    "zero3": {
+        **DEEPSPEED,
+        "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3",
+        "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL": "true",
+    },
 }
 LORA = ["model.lora_rank=4", "train.learning_rate=5e-3"]
 # What must not depend on the number of processes, whatever the policy wrote.
@@ -60,10 +61,10 @@ def test_a_full_checkpoint_trains_its_language_model_and_keeps_its_tower(alone: 
 
 def both(launch: str, work: Path, recipe: list[str], *more: str) -> Path:
     """The run of two processes; played once, whichever test asks first."""
-    port, environment = LAUNCHES[launch]
+    environment = LAUNCHES[launch]
     folder = work / "runs" / launch
     if not folder.exists():
-        torchrun(2, arguments(work, launch, *recipe, *more), port, work / f"{launch}.log", **environment)
+        torchrun(2, arguments(work, launch, *recipe, *more), work / f"{launch}.log", **environment)
     return folder
 
 
@@ -118,17 +119,17 @@ def test_two_processes_that_are_killed_go_on_with_the_same_experiment(
 ) -> None:
     """Kill -9 of everything after the first update, a resume from its checkpoint: the run that was never stopped."""
     whole = both(launch, work, recipe)
-    port, environment = LAUNCHES[launch]
+    environment = LAUNCHES[launch]
     name = f"{launch}-killed"
     words, folder, log = arguments(work, name, *recipe), work / "runs" / name, work / f"{name}.log"
-    running = start_torchrun(2, words, port + 1, log, **environment)
+    running = start_torchrun(2, words, log, **environment)
     while latest_checkpoint(folder) is None:
         assert running.poll() is None, log.read_text()[-8000:]
         time.sleep(0.01)
     kill_launch(running)
     begun = latest_checkpoint(folder)
     assert begun is not None and begun.name != "checkpoint-3", "it was killed under way"
-    torchrun(2, [*words, "--resume"], port + 2, log, **environment)
+    torchrun(2, [*words, "--resume"], log, **environment)
     assert f"resuming from {begun}" in log.read_text().replace("\n", "")
     assert_same_experiment(folder, whole)
     # The reference of the anchor is in force again, and what the optimizer had: else the last update would be another.
