@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/python scripts/demo.py configs/demo.yaml seed=$(SEED) $(ARGS)
+	$(BIN)/sqale-grpo demo configs/demo.yaml seed=$(SEED) $(ARGS)
 
 finding: $(STAMP)
 	$(BIN)/python scripts/finding.py --jobs 2 $(ARGS)
@@ -56,8 +56,8 @@ $(VLLM_STAMP): pyproject.toml constraints-vllm.txt scripts/vllm_env.py
 # One process a file: vLLM's engine holds its memory until its process ends.
 vllm-test: $(VLLM_STAMP)
 	@for file in tests/vllm/test_*.py; do $(VLLM_VENV)/bin/python -m pytest -m vllm $$file $(ARGS) || exit 1; done
-	$(VLLM_VENV)/bin/python -m pytest tests/train/test_lockstep.py tests/train/test_requests.py \
-		tests/train/test_sampling.py tests/train/test_server.py tests/train/test_importance.py
+	$(VLLM_VENV)/bin/python -m pytest tests/rollout/test_lockstep.py tests/rollout/test_requests.py \
+		tests/rollout/test_sampling.py tests/rollout/test_vllm_server.py tests/train/test_importance.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -79,7 +79,7 @@ bench: $(STAMP)
 	done; test -z "$$failed" || { echo "error: over their limits:$$failed"; exit 1; }
 
 agent: $(STAMP)
-	$(BIN)/python scripts/build_agent.py $(ARGS)
+	$(BIN)/sqale-grpo agent build $(ARGS)
 
 clean:
 	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

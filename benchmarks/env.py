@@ -20,13 +20,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-# Run as a program, this file's own name would hide the package that it measures.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from env.chance import rng  # noqa: E402
-from env.episode import Episode  # noqa: E402
-from env.sandbox import QueryResult, Sandbox, SqlError, WorkerPool  # noqa: E402
-from env.schema import SchemaGraph  # noqa: E402
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.episode import Episode
+from sqale_grpo.env.sandbox import QueryResult, Sandbox, SqlError, WorkerPool
+from sqale_grpo.env.schema import SchemaGraph
 
 QUESTIONS, CANDIDATES, TURNS, CALLS = 18, 8, 6, 5
 TABLES = 64

@@ -19,17 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-# Run as a program, this file's own name would hide the package that it measures.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
+from rich.console import Console
 
-from rich.console import Console  # noqa: E402
-
-from evaluate.backend import Failure  # noqa: E402
-from evaluate.config import EvaluationConfig, load_evaluation  # noqa: E402
-from evaluate.records import SUMMARY, TokenCounts  # noqa: E402
-from evaluate.runner import run_evaluation  # noqa: E402
-from train.data import open_split  # noqa: E402
-from train.rollout.update import OpenEpisode  # noqa: E402
+from sqale_grpo.evaluate.backend import Failure
+from sqale_grpo.evaluate.records import SUMMARY, TokenCounts
+from sqale_grpo.evaluate.runner import run_evaluation
+from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.settings.corpora import open_split
+from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
 
 LIMITS = {"seconds": 60.0, "peak_mb": 2048.0}
 TABLES = 113

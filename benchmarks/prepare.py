@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sqale
 
+from sqale_grpo.corpus.prepared import DATABASES_SCHEMA, GROUP, INDEX_SCHEMA, write_parquet
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-from corpus.prepared import DATABASES_SCHEMA, GROUP, INDEX_SCHEMA, write_parquet  # noqa: E402
 
 TABLES, ROWS, QUESTIONS, SHARDS = 113, 69, 19, 4
 PUBLISHED_QUESTIONS, PUBLISHED_DATABASES = 169_277, 8_836
@@ -141,7 +141,7 @@ def prepare_sqale(folder: Path, databases: int, shards: int, workers: int) -> di
 corpus = prepare("sqale", sys.argv[1], sys.argv[2], workers=int(sys.argv[3]), progress=False)
 result = dict(kept=len(corpus), rows=sum(record["rows"] for record in corpus.databases()))
 """
-    found = measure("from corpus import prepare", body, folder / "in", folder / "out", workers)
+    found = measure("from sqale_grpo.corpus import prepare", body, folder / "in", folder / "out", workers)
     assert found["kept"] == databases * QUESTIONS, found
     return found | {
         "databases": databases,
@@ -178,7 +178,7 @@ for index in range(0, len(corpus), len(corpus) // 180):
 each = (time.perf_counter() - start - loaded) / 180
 result = dict(questions=len(corpus), open_seconds=round(opened, 4), question_ms=round(1000 * each, 2))
 """
-    return measure("from corpus import open_prepared", body, folder)
+    return measure("from sqale_grpo.corpus import open_prepared", body, folder)
 
 
 def stream_synsql(folder: Path, megabytes: int) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def stream_synsql(folder: Path, megabytes: int) -> dict[str, Any]:
     body = """
 result = dict(questions=sum(1 for _ in open_source(Path(sys.argv[1]), "train").questions()))
 """
-    found = measure("from corpus.synsql import open_source", body, folder)
+    found = measure("from sqale_grpo.corpus.synsql import open_source", body, folder)
     size = (folder / "data.json").stat().st_size / 1e6
     return found | {"file_mb": round(size), "mb_a_second": round(size / found["seconds"])}
 

@@ -19,16 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-# Run as a program, this file's own name would hide the package that it measures.
-sys.path[0] = str(ROOT)
+from sqale_grpo.corpus import PreparedCorpus, prepare
+from sqale_grpo.env.episode import Episode
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.rollout.record import EPISODES, turns_record, write_episodes
+from sqale_grpo.sampler import open_episode_database
+from sqale_grpo.settings.load import load_config, save_config
 
-from corpus import PreparedCorpus, prepare  # noqa: E402
-from env.episode import Episode  # noqa: E402
-from env.sandbox import Sandbox  # noqa: E402
-from sampler import open_episode_database  # noqa: E402
-from train.config_load import load_config, save_config  # noqa: E402
-from train.episode_log import EPISODES, turns_record, write_episodes  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 LIMITS = {"seconds": 60.0, "peak_mb": 2_000.0, "page_mb": 30.0, "usable_seconds": 2.0}
 QUESTIONS, CANDIDATES = 18, 8
@@ -40,7 +38,7 @@ MEASURED = """
 import json, resource, sys, time
 from pathlib import Path
 start = time.perf_counter()
-from report.file import write_report
+from sqale_grpo.report.page import write_report
 page = write_report([Path(sys.argv[1])], Path(sys.argv[2]))
 seconds = time.perf_counter() - start
 own = resource.getrusage(resource.RUSAGE_SELF)

@@ -23,15 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-# Run as a program, this file's own name would hide the package that it measures.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from env.chance import rng  # noqa: E402
-from env.sandbox import QueryResult, Sandbox, SqlError  # noqa: E402
-from reward import bird_match, compare, join_share, score_candidate, with_agreement  # noqa: E402
-from reward.digest import digest  # noqa: E402
-from reward.order import is_ordered  # noqa: E402
-from reward.statement import from_clauses  # noqa: E402
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.sandbox import QueryResult, Sandbox, SqlError
+from sqale_grpo.reward import bird_match, compare, join_share, score_candidate, with_agreement
+from sqale_grpo.reward.digest import digest
+from sqale_grpo.reward.statement import (
+    from_clauses,
+    is_ordered,
+)
 
 THREADS = 8
 LIMITS = {"update_without_execution_s": 0.6, "compare_10000_s": 0.3}

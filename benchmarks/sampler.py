@@ -20,13 +20,10 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-# Run as a program, this file's own name would hide the package that it measures.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
+import sqale
 
-import sqale  # noqa: E402
-
-from env.sandbox import Sandbox  # noqa: E402
-from sampler import open_episode_database  # noqa: E402
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.sampler import open_episode_database
 
 ROWS = 69  # SQaLe's median a table
 LIMITS = {

@@ -21,11 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# Run as a program, this folder's env.py and reward.py would hide the packages of those names.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from train.config_check import ConfigError  # noqa: E402
-from train.config_load import load_config  # noqa: E402
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.load import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 UPDATES, PAPER_UPDATES = 4, 2
@@ -101,7 +98,7 @@ def random_policy(folder: Path, shape: dict[str, int]) -> None:
     import torch
     from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
-    from train.demo_policy.model import train_tokenizer
+    from sqale_grpo.demo.model import train_tokenizer
 
     text = (ROOT / "env" / "prompts.json").read_text(encoding="utf-8")
     tokenizer = train_tokenizer([text], 420)
@@ -129,7 +126,7 @@ def measure(config: Any) -> dict[str, Any]:
     """Train as ``config`` says: median seconds by stage, share of what is no model's work, tokens, peak memory."""
     import torch
 
-    from train.run import run
+    from sqale_grpo.train.run import run
 
     if config.train.max_steps < 2:
         raise ConfigError("train.max_steps must be 2 at least here: the first update is left out")

@@ -1,9 +1,8 @@
 """Corpora of questions over SQLite databases: loaders, and the prepared form that training reads."""
 
-from corpus.errors import CorpusError
-from corpus.gold_tables import UnparsedSql, gold_tables
-from corpus.preparation import prepare
-from corpus.prepared import PreparedCorpus, open_prepared
-from corpus.question import Question
+from sqale_grpo.corpus.gold_tables import UnparsedSql, gold_tables
+from sqale_grpo.corpus.preparation import prepare
+from sqale_grpo.corpus.prepared import PreparedCorpus, open_prepared
+from sqale_grpo.corpus.question import CorpusError, Question
 
 __all__ = ["CorpusError", "PreparedCorpus", "Question", "UnparsedSql", "gold_tables", "open_prepared", "prepare"]

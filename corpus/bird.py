@@ -6,11 +6,9 @@ The train file has neither ``question_id`` nor ``difficulty``: its questions are
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpus.errors import CorpusError
-from corpus.files import candidates, located
-from corpus.json_stream import read_json_array
-from corpus.question import RawQuestion
-from corpus.source import Source, existing_folder, text_of
+from sqale_grpo.corpus.files import candidates, located
+from sqale_grpo.corpus.json_stream import read_json_array
+from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
 
 SPLITS = ("train", "dev")
 

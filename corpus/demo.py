@@ -5,6 +5,8 @@ SQaLe loader reads like the published files. Every schema draws its own naming h
 names of keys, one of several words for a column), and about a third of the text columns store a value under a code
 (``red7``) that a question never states. So a question can only be answered by looking: at the table list, at the
 columns, at the keys, at the data. Train and test share the vocabulary and no schema.
+
+How large the demo corpus is: tables a schema, rows a table, schemas, questions.
 """
 
 import json
@@ -18,8 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpus.demo_shape import DemoShape
-from corpus.demo_words import (
+from sqale_grpo.corpus.demo_words import (
     AGGREGATES,
     DIFFICULTIES,
     KEY_STYLES,
@@ -33,6 +34,36 @@ from corpus.demo_words import (
     TEXT_CONCEPTS,
     TYPE_NAMES,
 )
+from sqale_grpo.corpus.question import CorpusError
+
+ROWS = 70  # the published median
+MOST_TABLES = len(NOUNS)
+
+
+@dataclass(frozen=True)
+class DemoShape:
+    """The size of the databases and their number; the defaults follow SQaLe.
+
+    ``tables``: fewest and most of a schema. ``rows``: of a table. ``schemas`` and ``questions`` (of one schema) are
+    (train, test) counts.
+    """
+
+    tables: tuple[int, int] = (3, 120)
+    rows: int = ROWS
+    schemas: tuple[int, int] = (160, 60)
+    questions: tuple[int, int] = (24, 6)
+
+    def check(self) -> None:
+        """Raise CorpusError where no corpus has this shape."""
+        low, high = self.tables
+        if not 2 <= low <= high <= MOST_TABLES:
+            raise CorpusError(
+                f"the demo corpus cannot have {low} to {high} tables a schema: choose two rising numbers from 2 to "
+                f"{MOST_TABLES}, for which it has names"
+            )
+        if min(self.rows, *self.schemas, *self.questions) < 1:
+            raise CorpusError(f"the demo corpus needs one of everything at least, not {self}")
+
 
 EMPTY_TABLES = 0.048  # the published share of tables without rows
 PLACEHOLDER_SHARE = 0.065  # 87,365 of 169,277 x 8 phrasings

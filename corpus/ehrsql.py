@@ -10,12 +10,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpus import reasons
-from corpus.errors import CorpusError
-from corpus.files import candidates, located
-from corpus.json_stream import read_json_array
-from corpus.question import RawQuestion
-from corpus.source import Source, existing_folder, text_of
+from sqale_grpo.corpus import reasons
+from sqale_grpo.corpus.files import candidates, located
+from sqale_grpo.corpus.json_stream import read_json_array
+from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
 
 SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "test": "test"}
 DATABASES = ("mimic_iii", "eicu")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corpus.gold_tables import fold
+from sqale_grpo.corpus.gold_tables import fold
 
 # The limits of the environment: a gold that runs here and not there would end a training run.
 ROWS = 10_000

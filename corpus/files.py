@@ -1,13 +1,17 @@
-"""SQLite files: where a corpus keeps them, what they are called once prepared, and how they get there."""
+"""SQLite files: where a corpus keeps them, what they are called once prepared, and how they get there.
 
+What a prepared folder remembers of its source: a change of any file gives another fingerprint.
+"""
+
+import hashlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from corpus.errors import CorpusError
+from sqale_grpo.corpus.question import CorpusError
 
 SIDECARS = ("-wal", "-journal")  # both hold pages that the main file lacks
 SUFFIXES = (".sqlite", ".db")
@@ -100,3 +104,20 @@ def _recovered_copy(source: Path, out: Path) -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+READ_WHOLE = 64 << 20  # question files up to this many bytes count by content, wherever they lie and whenever written
+_DATABASE = tuple(f"{suffix}{side}" for suffix in SUFFIXES for side in ("", *SIDECARS))
+
+
+def fingerprint(files: Iterable[Path], identity: str = "") -> str:
+    """A digest of the files: by content where that is quick, by size and time for databases and very large files."""
+    digest = hashlib.blake2b(identity.encode(), digest_size=16)
+    for path in files:
+        status = path.stat()
+        digest.update(f"\n{path.name} {status.st_size} ".encode())
+        if status.st_size <= READ_WHOLE and not path.name.endswith(_DATABASE):
+            digest.update(path.read_bytes())
+        else:
+            digest.update(str(status.st_mtime_ns).encode())
+    return digest.hexdigest()

@@ -4,9 +4,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from corpus import reasons
-from corpus.execution import ROWS, QueryError, QueryTimeout, TooManyRows, Touched, connect, quote_name, run
-from corpus.gold_tables import UnparsedSql, fold, gold_tables
+from sqale_grpo.corpus import reasons
+from sqale_grpo.corpus.execution import ROWS, QueryError, QueryTimeout, TooManyRows, Touched, connect, quote_name, run
+from sqale_grpo.corpus.gold_tables import UnparsedSql, fold, gold_tables
 
 
 @dataclass(frozen=True)

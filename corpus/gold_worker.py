@@ -17,11 +17,11 @@ from pathlib import Path
 
 import sqale
 
-from corpus.execution import ROWS
-from corpus.files import link_database
-from corpus.gold import DatabaseFacts, GoldDatabase, Verdict
-from corpus.source import DatabaseRecipe
-from corpus.stability import Probes
+from sqale_grpo.corpus.execution import ROWS
+from sqale_grpo.corpus.files import link_database
+from sqale_grpo.corpus.gold import DatabaseFacts, GoldDatabase, Verdict
+from sqale_grpo.corpus.question import DatabaseRecipe
+from sqale_grpo.corpus.stability import Probes
 
 GRACE = 2.0  # seconds over the time limit before the alarm
 BUILD_SECONDS = 300.0  # the largest published schema takes a few

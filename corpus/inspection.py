@@ -1,4 +1,4 @@
-"""Figures of a prepared corpus for a person to read: ``python -m corpus inspect DIR``."""
+"""Figures of a prepared corpus for a person to read: ``sqale-grpo corpus inspect DIR``."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from corpus.prepared import PreparedCorpus
-from corpus.progress import summary_rows
-from corpus.question import Question
+from sqale_grpo.corpus.preparation import summary_rows
+from sqale_grpo.corpus.prepared import PreparedCorpus
+from sqale_grpo.corpus.question import Question
 
 QUANTILES = (0, 5, 25, 50, 75, 95, 100)
 SAMPLES = 10

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from corpus.errors import CorpusError
+from sqale_grpo.corpus.question import CorpusError
 
 CHUNK = 1 << 20  # characters read at a time
 LONGEST_RECORD = 1 << 26  # longer than any real record, so one that does not end is malformed

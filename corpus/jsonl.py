@@ -7,11 +7,9 @@ Keys of a line: ``db_id``, ``question``, ``sql``; optional ``question_id`` and `
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpus.errors import CorpusError
-from corpus.files import candidates, located
-from corpus.json_stream import read_json_lines
-from corpus.question import RawQuestion
-from corpus.source import Source, existing_folder, text_of
+from sqale_grpo.corpus.files import candidates, located
+from sqale_grpo.corpus.json_stream import read_json_lines
+from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
 
 
 def open_source(source: str | Path | None, split: str) -> Source:

@@ -22,9 +22,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpus.errors import CorpusError
-from corpus.files import file_name
-from corpus.question import Question
+from sqale_grpo.corpus.files import file_name
+from sqale_grpo.corpus.question import CorpusError, Question
 
 INDEX, DATABASES, DROPPED, MARKER = "index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json"
 GROUP = 256  # questions a row group: one is decoded in about a millisecond
@@ -136,7 +135,7 @@ def open_prepared(directory: str | Path) -> PreparedCorpus:
     marker = read_marker(directory)
     if marker is None:
         state = "was not finished" if directory.is_dir() and any(directory.iterdir()) else "does not exist or is empty"
-        command = f"python -m corpus prepare --corpus NAME --source PATH --out {directory}"
+        command = f"sqale-grpo corpus prepare --corpus NAME --source PATH --out {directory}"
         raise CorpusError(f"the prepared corpus {directory} {state}: run `{command}`, which goes on where it stopped")
     return PreparedCorpus(directory, marker)
 

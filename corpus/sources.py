@@ -4,10 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
-from corpus import bird, ehrsql, jsonl, sqale, synsql
-from corpus.demo_shape import DemoShape
-from corpus.errors import CorpusError
-from corpus.source import Source
+from sqale_grpo.corpus import bird, ehrsql, jsonl, sqale, synsql
+from sqale_grpo.corpus.demo import DemoShape
+from sqale_grpo.corpus.question import CorpusError, Source
 
 LOADERS = {
     "sqale": sqale.open_source,
@@ -31,7 +30,7 @@ def open_source(
 
 
 def _demo_folder(source: str | Path | None, out: Path, seed: int, shape: DemoShape | None) -> Path:
-    from corpus.demo import write_demo_corpus  # generating pulls in vocabulary that no other corpus needs
+    from sqale_grpo.corpus.demo import write_demo_corpus  # generating pulls in vocabulary that no other corpus needs
 
     folder = Path(source) if source else out / f"source-{seed}"
     if not (folder / "queries").exists():

@@ -11,9 +11,7 @@ from typing import Any
 import sqale
 from sqale.deserialize import _iter_rows, _normalise, _parse_questions
 
-from corpus.errors import CorpusError
-from corpus.question import RawQuestion
-from corpus.source import Source, existing_folder
+from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder
 
 SPLITS = ("train", "test")
 HUB = "hub"

@@ -4,6 +4,15 @@ Such a gold cannot be matched reliably by a right answer. A query is run again u
 correct one does not notice: ``PRAGMA reverse_unordered_selects``; the same rows stored in reverse order (which
 also turns window functions, group_concat and bare columns of a group); ties of ORDER BY broken one way and the
 other; two other clocks; several runs, where it calls RANDOM(). The first difference names the cause.
+
+A SQLite connection whose clock stands at another time, to see whether a query looks at it.
+
+Ties that ORDER BY leaves open: the same query with its ties broken one way and the other.
+
+Every top-level ORDER BY, and every inner one with a LIMIT, gets the columns of its own result as further terms,
+rising in one variant and falling in the other. Rows that tie in all columns are the same row, so the variants
+agree exactly where ties do not matter. (Storing the rows in another order shows only some of these: after a
+GROUP BY, ties come in the order of the groups, however the rows are stored.)
 """
 
 import math
@@ -11,15 +20,89 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from corpus import reasons
-from corpus.clocks import CLOCK_FUNCTIONS, set_clock
-from corpus.execution import ROWS, QueryError, Touched, connect, quote_name, run
-from corpus.gold import GoldDatabase
-from corpus.gold_tables import fold, is_ordered
-from corpus.ties import rewritten, tie_variants
+from sqlglot import exp
+
+from sqale_grpo.corpus import reasons
+from sqale_grpo.corpus.execution import ROWS, QueryError, Touched, connect, quote_name, run
+from sqale_grpo.corpus.gold import GoldDatabase
+from sqale_grpo.corpus.gold_tables import UnparsedSql, fold, is_ordered, parse
+
+
+def tie_variants(sql: str, width: int) -> tuple[str, str] | None:
+    """The query with ties broken by rising and by falling columns; ``width``: how many columns its result has.
+
+    None where no ORDER BY can have ties that matter, or where sqlglot cannot parse the query.
+    """
+    try:
+        tree = parse(sql).copy()
+    except UnparsedSql:
+        return None
+    added = []
+    for query in tree.find_all(exp.Query):
+        order = query.args.get("order")
+        if order is not None and (query is tree or query.args.get("limit")):
+            columns = width if query is tree else _width(query)
+            terms = [exp.Ordered(this=exp.Literal.number(column), desc=False) for column in range(1, columns + 1)]
+            order.set("expressions", [*order.expressions, *terms])
+            added += terms
+    if not added:
+        return None
+    rising = tree.sql(dialect="sqlite", copy=False)
+    for term in added:
+        term.set("desc", True)
+    return rising, tree.sql(dialect="sqlite", copy=False)
+
+
+def rewritten(sql: str) -> str:
+    """The query as sqlglot writes it, unchanged: whoever compares variants checks that this one means the same."""
+    return parse(sql).sql(dialect="sqlite")
+
+
+def _width(query: exp.Query) -> int:
+    """How many columns an inner query surely has: one, where a star hides their number."""
+    return 1 if any(column.is_star for column in query.selects) else len(query.selects)
+
+
+SqlValue = str | int | float | bytes | None
+
+KEYWORDS = {"current_date": "date", "current_time": "time", "current_timestamp": "datetime"}
+_TIME_ARGUMENT = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "unixepoch": 0, "strftime": 1}
+CLOCK_FUNCTIONS = frozenset({*KEYWORDS, *_TIME_ARGUMENT})
+
+
+def set_clock(connection: sqlite3.Connection, now: str) -> None:
+    """Make CURRENT_DATE and its like, and 'now' in the date functions, mean ``now`` ("YYYY-MM-DD HH:MM:SS", UTC).
+
+    SQLite has no setting for this, so its functions are replaced by wrappers around those of a second,
+    untouched connection.
+    """
+    builtin = sqlite3.connect(":memory:", isolation_level=None)
+    for keyword, function in KEYWORDS.items():
+        connection.create_function(keyword, 0, _fixed(builtin, function, now))
+    for function, position in _TIME_ARGUMENT.items():
+        connection.create_function(function, -1, _wrapped(builtin, function, position, now), deterministic=True)
+
+
+def _fixed(builtin: sqlite3.Connection, function: str, now: str) -> Callable[[], str]:
+    (value,) = builtin.execute(f"SELECT {function}(?)", (now,)).fetchone()
+    return lambda: value
+
+
+def _wrapped(builtin: sqlite3.Connection, function: str, position: int, now: str) -> Callable[..., SqlValue]:
+    def call(*arguments: SqlValue) -> SqlValue:
+        values = list(arguments)
+        if len(values) == position:  # no time value: SQLite takes 'now'
+            values.append(now)
+        elif str(values[position]).strip().lower() == "now":
+            values[position] = now
+        marks = ", ".join("?" * len(values))
+        return builtin.execute(f"SELECT {function}({marks})", values).fetchone()[0]
+
+    return call
+
 
 RANDOM_FUNCTIONS = frozenset({"random", "randomblob"})
 CONCAT_FUNCTIONS = frozenset({"group_concat", "string_agg", "json_group_array", "json_group_object"})

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpus import reasons
-from corpus.gold import Verdict
-from corpus.question import RawQuestion
-from corpus.workers import Result
+from sqale_grpo.corpus import reasons
+from sqale_grpo.corpus.gold import Verdict
+from sqale_grpo.corpus.question import RawQuestion
+from sqale_grpo.corpus.workers import Result
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT);

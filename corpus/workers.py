@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 
-from corpus import reasons
-from corpus.gold import DatabaseFacts, Verdict
-from corpus.gold_worker import DatabaseReady, Job, Judged
+from sqale_grpo.corpus import reasons
+from sqale_grpo.corpus.gold import DatabaseFacts, Verdict
+from sqale_grpo.corpus.gold_worker import DatabaseReady, Job, Judged
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -144,7 +144,7 @@ class GoldWorker:
         near, far = multiprocessing.Pipe()
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from corpus.gold_worker import main; main()", str(far.fileno())],
+            [sys.executable, "-c", "from sqale_grpo.corpus.gold_worker import main; main()", str(far.fileno())],
             pass_fds=[far.fileno()],
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,  # an interrupt from the keyboard is the near end's business

@@ -1,10 +1,8 @@
 """Which questions come when: masked length, buckets, mixture schedule, submit gate. Imports no torch."""
 
-from curriculum.batches import Curriculum
-from curriculum.buckets import Buckets
-from curriculum.gate import gate_closed, gate_probability
-from curriculum.masking import masked_length, masked_sql
-from curriculum.mixture import MixtureSchedule
+from sqale_grpo.curriculum.batches import Curriculum
+from sqale_grpo.curriculum.buckets import Buckets, masked_length, masked_sql
+from sqale_grpo.curriculum.mixture import MixtureSchedule, gate_closed, gate_probability
 
 __all__ = [
     "Buckets",

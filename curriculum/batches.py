@@ -3,10 +3,10 @@
 from array import array
 from collections.abc import Sequence
 
-from curriculum.buckets import Buckets
-from curriculum.mixture import MixtureSchedule
-from curriculum.rounding import DrawCounts
-from env.chance import rng
+from sqale_grpo.curriculum.buckets import Buckets
+from sqale_grpo.curriculum.mixture import MixtureSchedule
+from sqale_grpo.curriculum.rounding import DrawCounts
+from sqale_grpo.env.chance import rng
 
 
 class Curriculum:

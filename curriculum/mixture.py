@@ -1,7 +1,12 @@
-"""Mixture schedule: the share that each length bucket has in the batch of an update."""
+"""Mixture schedule: the share that each length bucket has in the batch of an update.
+
+Submit gate: whether an episode refuses ``submit_sql`` until the same query has been run.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from sqale_grpo.env.chance import rng
 
 SHORT_ONLY = (1.0, 0.0, 0.0, 0.0)
 
@@ -61,3 +66,15 @@ def _check_shares(name: str, shares: Sequence[float]) -> None:
     # Written so that a share that is no number fails, too.
     if len(shares) != len(SHORT_ONLY) or min(shares) < 0.0 or not abs(sum(shares) - 1.0) <= 1e-6:
         raise ValueError(f"the mixture's {name} must be {len(SHORT_ONLY)} shares that sum to 1, not {tuple(shares)}")
+
+
+def gate_probability(update: int, start: float = 1.0, updates: int = 80) -> float:
+    """Probability that an episode of ``update`` is gated: linear from ``start`` at 0 to 0 at ``updates`` (card)."""
+    if update >= updates:
+        return 0.0
+    return start * (1.0 - update / updates)
+
+
+def gate_closed(seed: int, update: int, question_id: str, candidate: int, probability: float) -> bool:
+    """Whether candidate number ``candidate`` of a question is gated: one draw an episode, equal on every process."""
+    return rng("gate", seed, update, question_id, candidate).random() < probability

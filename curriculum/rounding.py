@@ -15,7 +15,7 @@ blocks draw the same sums. So the position at any update is a multiplication and
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from env.chance import rng
+from sqale_grpo.env.chance import rng
 
 BLOCK = 16
 # Fixed point instead of floats: sums of shares that differ in the last bit cannot move a draw to an empty bucket.

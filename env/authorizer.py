@@ -8,7 +8,7 @@ tables are read.
 import sqlite3
 from collections.abc import Callable, Iterable
 
-from env.names import fold_name
+from sqale_grpo.env.text import fold_name
 
 # Read something about the schema, change nothing. data_version is what full-text tables ask for themselves.
 PRAGMAS = frozenset(

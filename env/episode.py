@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from env.limits import SqlError
-from env.prompts import Prompts, load_prompts
-from env.protocol import CallError, ToolCall, final_sql, parse_turn, same_query_key
-from env.sandbox import Sandbox
-from env.tools import EpisodeLimits, ToolResult, error_text, run_tools
+from sqale_grpo.env.limits import SqlError
+from sqale_grpo.env.prompts import Prompts, load_prompts
+from sqale_grpo.env.protocol import CallError, ToolCall, final_sql, parse_turn, same_query_key
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.tools import EpisodeLimits, ToolResult, error_text, run_tools
 
 __all__ = ["CallRecord", "EndedBy", "Episode", "EpisodeLimits", "Finished", "Observation", "Turn"]
 

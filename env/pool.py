@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from env.limits import Limits, SqlError
-from env.process import Worker, death
-from env.query import Reply, timeout_text
-from env.slots import Slot, take_free
-from env.wire import framed, send
+from sqale_grpo.env.limits import Limits, SqlError
+from sqale_grpo.env.process import Worker, death
+from sqale_grpo.env.query import Reply, timeout_text
+from sqale_grpo.env.slots import Slot, take_free
+from sqale_grpo.env.wire import framed, send
 
 # A worker stops a query itself at the limit; this much later it is ended, whatever it is doing.
 GRACE_SECONDS = 0.4

@@ -11,16 +11,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from env.limits import Kind
-from env.wire import Reader
+from sqale_grpo.env.limits import Kind
+from sqale_grpo.env.wire import Reader
 
 START_SECONDS = 60.0
 LAST_WORDS_SECONDS = 0.1
 
 # The parent's package is not imported whole: the worker needs a few small files of it, and must not pay for the rest.
 BOOT = (
-    "import sys; package = type(sys)('env'); package.__path__ = [sys.argv[1]]; sys.modules['env'] = package;"
-    "from env.worker import main; main()"
+    "import sys\n"
+    "for name, path in (('sqale_grpo', []), ('sqale_grpo.env', [sys.argv[1]])):\n"
+    "    package = sys.modules[name] = type(sys)(name)\n"
+    "    package.__path__ = path\n"
+    "from sqale_grpo.env.worker import main\n"
+    "main()"
 )
 KEEP = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "SYSTEMROOT")  # enough to find the SQLite library
 

@@ -8,8 +8,8 @@ import sqlite3
 from time import monotonic
 from typing import Any
 
-from env.authorizer import DENIED, authorizer
-from env.names import fold_name
+from sqale_grpo.env.authorizer import DENIED, authorizer
+from sqale_grpo.env.text import fold_name
 
 # Progress handler every so many instructions, about 30 µs: below 1% of a long query's time, far below a time limit.
 STEPS = 2_000

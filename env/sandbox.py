@@ -19,11 +19,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from env.connect import read_only_uri
-from env.limits import Kind, Limits, QueryResult, SqlError
-from env.pool import WorkerPool, default_pool
-from env.schema import SchemaGraph
-from env.syntax import parse_error
+from sqale_grpo.env.connect import read_only_uri
+from sqale_grpo.env.limits import Kind, Limits, QueryResult, SqlError
+from sqale_grpo.env.pool import WorkerPool, default_pool
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.env.syntax import parse_error
 
 __all__ = ["Limits", "QueryResult", "Sandbox", "SqlError", "WorkerPool", "default_pool"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from env.connect import read_only_uri
-from env.names import fold_name
+from sqale_grpo.env.connect import read_only_uri
+from sqale_grpo.env.text import fold_name
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import marshal
 import threading
 from collections import deque
 
-from env.process import Worker
-from env.wire import framed, send
+from sqale_grpo.env.process import Worker
+from sqale_grpo.env.wire import framed, send
 
 
 class Slot:

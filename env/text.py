@@ -1,9 +1,20 @@
-"""How results look: rows as a table, long things cut, nothing that a tokenizer cannot take."""
+"""How results look: rows as a table, long things cut, nothing that a tokenizer cannot take.
+
+Names as SQLite compares them.
+"""
 
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def fold_name(name: str) -> str:
+    """The form under which SQLite compares names: ASCII letters in lower case, all others as they are."""
+    return name.lower() if name.isascii() else name.translate(_ASCII_LOWER)
+
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _KEPT = "\n\t\u200c\u200d"  # scripts and emoji need the joiners, and they move nothing
@@ -54,7 +65,7 @@ def harmless(text: str) -> str:
 
 
 def _shown(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+    if character in _KEPT or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -9,12 +9,11 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import lru_cache
 
-from env.limits import QueryResult, SqlError
-from env.names import fold_name
-from env.protocol import ToolCall
-from env.sandbox import Sandbox
-from env.schema import ForeignKey, SchemaGraph
-from env.text import cut, one_line, printable, table_lines
+from sqale_grpo.env.limits import QueryResult, SqlError
+from sqale_grpo.env.protocol import ToolCall
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.schema import ForeignKey, SchemaGraph
+from sqale_grpo.env.text import cut, fold_name, one_line, printable, table_lines
 
 
 @dataclass(frozen=True)

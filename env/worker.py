@@ -13,9 +13,9 @@ import sqlite3
 from contextlib import suppress
 from time import monotonic
 
-from env.query import Connection, verdict
-from env.scratch import Scratch
-from env.wire import Reader, framed, send
+from sqale_grpo.env.query import Connection, verdict
+from sqale_grpo.env.syntax import Scratch
+from sqale_grpo.env.wire import Reader, framed, send
 
 SOCKET = 0
 MB = 1 << 20

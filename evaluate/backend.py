@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from evaluate.records import TokenCounts
-from train.rollout.update import OpenEpisode
+from sqale_grpo.evaluate.records import TokenCounts
+from sqale_grpo.rollout.play import OpenEpisode
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ The card's own figures stand beside ours where the policy is the card's.
 
 from collections.abc import Sequence
 
-from evaluate import published
-from evaluate.evaluations import Evaluation, benchmarks, policies, sizes
-from evaluate.figures import NOTHING, figure
-from evaluate.table_data import Table
-from evaluate.table_rows import (
+from sqale_grpo.evaluate import published
+from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, sizes
+from sqale_grpo.evaluate.figures import NOTHING, figure
+from sqale_grpo.evaluate.table_data import (
+    Table,
     accuracy_and_recall,
     benchmark_name,
     by_policy_and_size,

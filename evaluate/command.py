@@ -1,122 +1,19 @@
-"""``python -m evaluate CONFIG... [key=value ...] [--dry-run]``: evaluate a model as the configuration says.
+"""``sqale-grpo evaluate``: evaluate a model, print the tables of evaluations, replay an episode.
 
-Files are merged left to right, overrides last. The same command goes on with an evaluation that was stopped.
-``--dry-run`` prints the configuration and what it would do, and loads no model.
+sqale-grpo evaluate CONFIG... [key=value ...]     play an evaluation, or go on with it
+sqale-grpo evaluate tables RUN...                 the card's tables from evaluations, in Markdown and CSV
+sqale-grpo evaluate replay RUN --episode ID       one episode, turn by turn
 """
 
-import argparse
-import dataclasses
 import sys
-from pathlib import Path
+from importlib import import_module
 
-from rich.console import Console
-
-from corpus import CorpusError, open_prepared
-from corpus.prepared import MARKER
-from evaluate.config import INTRO, EvaluationConfig, evaluation_folder, load_evaluation, with_names
-from evaluate.runner import EvaluationError, check_folder, check_prompts, finished, run_evaluation
-from train.config_check import ConfigError
-from train.config_docs import keys_markdown
-from train.config_load import is_file, to_yaml
-from train.data import check_prepared, split_command, split_folder
-from train.policy_path import resolve_policy
-
-DEMO = "demo"
-DEMO_CONFIG = Path(__file__).resolve().parent.parent / "configs" / "demo.yaml"
+COMMANDS = {"tables": "sqale_grpo.evaluate.tables", "replay": "sqale_grpo.evaluate.replay"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; what is wrong is one sentence on stderr: status 2, or 1 where questions failed."""
-    options = _parser().parse_intermixed_args(arguments)
-    try:
-        return _run(options)
-    except (ConfigError, CorpusError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except EvaluationError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-
-
-def _run(options: argparse.Namespace) -> int:
-    if options.keys:
-        print(keys_markdown(EvaluationConfig, INTRO), end="")
-        return 0
-    files = [text for text in options.inputs if "=" not in text or is_file(text)]
-    if not files:
-        raise ConfigError("no config file given; start from configs/eval/sqale.yaml or another of that folder")
-    config = load_evaluation(files, [text for text in options.inputs if text not in files])
-    console = Console()
-    check_prompts(config)
-    if not options.dry_run:  # first: a corpus that is not there must not be noticed after a policy was built
-        check_prepared(config.corpus, config.corpus.split, config.env.query_seconds)
-    config = with_names(config, resolve_model(config, console, build=not options.dry_run))
-    folder = evaluation_folder(config)
-    check_folder(config, folder)
-    console.print(to_yaml(config), markup=False, highlight=False)
-    if options.dry_run:
-        console.print(plan_text(config, folder), markup=False, highlight=False, soft_wrap=True)
-        return 0
-    run_evaluation(config, folder, console)
-    console.print(
-        f"the evaluation lies in {folder}; its tables: python -m evaluate tables {folder}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return 0
-
-
-def resolve_model(config: EvaluationConfig, console: Console, build: bool = True) -> str:
-    """What ``config.model`` leads to: a run's newest checkpoint, a folder, or a name.
-
-    ``demo`` is the policy that the demo starts from, built where it is not cached and ``build`` is set.
-    """
-    if config.backend not in ("transformers", "vllm"):
-        return config.model
-    if config.model != DEMO:
-        return str(resolve_policy(config.model))
-    if not build:
-        return config.model
-    # Late: building a policy needs the trainer's libraries.
-    from train.config_load import load_config
-    from train.run import policy_path
-
-    demo = load_config([DEMO_CONFIG])
-    place = dataclasses.replace(demo.corpus, prepared=config.corpus.prepared)
-    return policy_path(dataclasses.replace(demo, corpus=place), console)
-
-
-def plan_text(config: EvaluationConfig, folder: Path) -> str:
-    """What the evaluation would do, in lines."""
-    place = split_folder(config.corpus, config.corpus.split, config.env.query_seconds)
-    if (place / MARKER).exists():
-        corpus = f"{len(open_prepared(place)):,} questions in {place}"
-    elif config.corpus.source is not None or config.corpus.name == DEMO:
-        corpus = f"{place} is not there yet; it is prepared from {config.corpus.source or 'the generator'}"
-    else:
-        command = split_command(config.corpus, config.corpus.split, config.env.query_seconds)
-        corpus = f"{place} is not there yet; prepare it first:\n  {command}"
-    episodes = config.questions * config.candidates
-    most = episodes * config.sampling.max_episode_tokens
-    state = "finished" if finished(folder) else "to be gone on with" if folder.exists() else "new"
-    return "\n".join(
-        (
-            f"corpus: {corpus}",
-            f"episodes: {config.questions} questions x {config.candidates} = {episodes:,}, tables {config.tables}",
-            f"tokens: at most {most:,} (every episode at its budget of {config.sampling.max_episode_tokens:,})",
-            f"model: {config.model}, backend {config.backend}",
-            f"folder: {folder} ({state})",
-        )
-    )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m evaluate",
-        description="Evaluate a model. `python -m evaluate tables RUN...` prints the tables of evaluations, "
-        "`python -m evaluate replay RUN --episode ID` one episode.",
-    )
-    parser.add_argument("inputs", nargs="*", metavar="CONFIG | key=value", help="YAML files, then overrides")
-    parser.add_argument("--dry-run", action="store_true", help="print the configuration and the plan, and stop")
-    parser.add_argument("--keys", action="store_true", help="print every key with its default, source and meaning")
-    return parser
+    """The command line; each part has its own."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    name, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else ("", arguments)
+    module = import_module(COMMANDS.get(name, "sqale_grpo.evaluate.play"))
+    return module.main(rest)

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from evaluate.published import published_name
-from evaluate.records import CONFIG, FAILED, SUMMARY, read_records
-from train.config_check import ConfigError
+from sqale_grpo.evaluate.published import published_name
+from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records
+from sqale_grpo.settings.check import ConfigError
 
 DEMO_POLICY = "demo-policy"
 UNREAD = ("turns", "question", "gold_sql", "opened_tables", "tables")

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from evaluate.evaluations import Evaluation, seeds_of
-from evaluate.intervals import Interval
-from evaluate.metrics import METRICS, TFLOPS, Row, metric_interval, metric_value
+from sqale_grpo.evaluate.evaluations import Evaluation, seeds_of
+from sqale_grpo.evaluate.intervals import Interval
+from sqale_grpo.evaluate.metrics import METRICS, TFLOPS, Row, metric_interval, metric_value
 
 PERCENT = 100.0
 NOTHING = "–"

@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx
 
-from env.chance import rng
-from evaluate.config import ServerConfig
-from train.config_check import ConfigError
+from sqale_grpo.env.chance import rng
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import ServerConfig
 
 BUSY = {408, 409, 425, 429, 500, 502, 503, 504}
 FIRST_WAIT, LONGEST_WAIT, LONGEST_ASKED = 0.5, 60.0, 600.0  # seconds; the last is for Retry-After

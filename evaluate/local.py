@@ -1,22 +1,29 @@
-"""A model on this machine, held by transformers and decoded in lockstep."""
+"""A model on this machine, held by transformers and decoded in lockstep.
+
+A model on this machine in vLLM, which takes every turn as it comes. Needs the extra ``vllm``.
+"""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
 
-from evaluate.backend import Backend, Failure
-from evaluate.config import EvaluationConfig
-from evaluate.records import TokenCounts, token_counts
-from train.config import ModelConfig
-from train.config_check import ConfigError
-from train.policy_files import is_vision, load_policy, load_tokenizer
-from train.rollout.chat import ChatFrame, chat_frame
-from train.rollout.lockstep import play
-from train.rollout.tokens import EpisodeTokens, Sampling
-from train.rollout.update import OpenEpisode
+from sqale_grpo.evaluate.backend import Backend, Failure
+from sqale_grpo.evaluate.records import TokenCounts, token_counts
+from sqale_grpo.rollout.chat import ChatFrame, chat_frame
+from sqale_grpo.rollout.lockstep import play
+from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.rollout.policy import is_vision, load_policy, load_tokenizer
+from sqale_grpo.rollout.policy_path import is_adapter
+from sqale_grpo.rollout.requests import play_requests
+from sqale_grpo.rollout.tokens import EpisodeTokens, Sampling
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import EvaluationConfig
+from sqale_grpo.settings.keys import ModelConfig
 
 PlayTokens = Callable[[Sequence[OpenEpisode], ThreadPoolExecutor], list[EpisodeTokens]]
 
@@ -83,3 +90,33 @@ def _open_transformers(config: EvaluationConfig, frame: ChatFrame) -> Backend:
 def count_parameters(model: torch.nn.Module) -> int:
     """Parameters that take part in a text: all but a vision tower's. Tied ones count once."""
     return sum(weights.numel() for name, weights in model.named_parameters() if not is_vision(name))
+
+
+def open_vllm(config: EvaluationConfig) -> Backend:
+    """The model of ``config`` in an engine of this process. ConfigError where it cannot be there."""
+    if find_spec("vllm") is None:
+        raise ConfigError(
+            "backend=vllm needs vLLM, which is not installed; install the extra vllm in an environment of its own, or "
+            "set backend=transformers"
+        )
+    if is_adapter(config.model):
+        raise ConfigError(f"{config.model} holds LoRA adapters: set backend=transformers, which merges them")
+    # Late: importing vLLM takes seconds.
+    from sqale_grpo.rollout.vllm_engine import VllmEngine, load_vllm
+
+    frame, sampling, local = frame_of(config, config.model), sampling_of(config), config.local
+    llm = load_vllm(config.model, sampling.max_episode_tokens, local.vllm_memory_share, config.batch, local.vllm_seeded)
+
+    def play_tokens(episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:
+        keys = [each.key for each in episodes]
+        with VllmEngine(llm, sampling, frame.stop_ids, local.vllm_seeded) as engine:
+            return play_requests(engine, frame, [each.episode for each in episodes], keys, sampling, pool)
+
+    return LocalBackend(play_tokens, parameters_of(config.model))
+
+
+def parameters_of(path: str) -> int:
+    """Parameters of the language model at ``path``, counted from its configuration; no weight is read."""
+    config = AutoConfig.from_pretrained(path)
+    with torch.device("meta"):
+        return count_parameters(AutoModelForCausalLM.from_config(getattr(config, "text_config", config)))

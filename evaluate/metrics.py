@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from evaluate.intervals import Interval, Part, bootstrap_seeds, paired_difference, ratio, wilson
+from sqale_grpo.evaluate.intervals import Interval, Part, bootstrap_seeds, paired_difference, ratio, wilson
 
 Row = dict[str, Any]
 TIERS = ("equivalent", "executable", "parsable", "invalid")

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from corpus import Question
-from env.episode import Finished
-from evaluate.backend import Backend, Failure
-from evaluate.config import EvaluationConfig
-from evaluate.records import TokenCounts
-from train.rollout.update import OpenEpisode
+from sqale_grpo.corpus import Question
+from sqale_grpo.env.episode import Finished
+from sqale_grpo.evaluate.backend import Backend, Failure
+from sqale_grpo.evaluate.records import TokenCounts
+from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.settings.evaluation import EvaluationConfig
 
 
 class SubmittingBackend:
@@ -60,15 +60,15 @@ def open_backend(config: EvaluationConfig) -> Backend:
     """The backend of a configuration, its model loaded or its server asked. Raises ConfigError."""
     # Late, so that the harness is checked without loading a model's libraries.
     if config.backend == "openai":
-        from evaluate.server import open_server
+        from sqale_grpo.evaluate.server import open_server
 
         return open_server(config)
     if config.backend == "vllm":
-        from evaluate.vllm_backend import open_vllm
+        from sqale_grpo.evaluate.local import open_vllm
 
         return open_vllm(config)
     if config.backend == "transformers":
-        from evaluate.local import open_local
+        from sqale_grpo.evaluate.local import open_local
 
         return open_local(config)
     return SubmittingBackend(CHECKS[config.backend])

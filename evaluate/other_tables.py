@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from evaluate.evaluations import Evaluation, benchmarks, policies, seeds_of, sizes
-from evaluate.figures import NOTHING, Figure, figure
-from evaluate.intervals import Interval, Part, bootstrap_difference, ratio
-from evaluate.metrics import (
+from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, seeds_of, sizes
+from sqale_grpo.evaluate.figures import NOTHING, Figure, figure
+from sqale_grpo.evaluate.intervals import Interval, Part, bootstrap_difference, ratio
+from sqale_grpo.evaluate.metrics import (
     METRICS,
     by_question,
     metric_parts,
@@ -17,8 +17,8 @@ from evaluate.metrics import (
     several_candidates,
     stable,
 )
-from evaluate.table_data import Table
-from evaluate.table_rows import (
+from sqale_grpo.evaluate.table_data import (
+    Table,
     accuracy_and_recall,
     benchmark_name,
     by_policy_and_size,

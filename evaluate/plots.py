@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluate import published
-from evaluate.evaluations import Evaluation, benchmarks, policies, sizes
-from evaluate.figures import Figure, figure
-from evaluate.table_rows import benchmark_name, card_name, largest_size, policy_label, select
+from sqale_grpo.evaluate import published
+from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, sizes
+from sqale_grpo.evaluate.figures import Figure, figure
+from sqale_grpo.evaluate.table_data import benchmark_name, card_name, largest_size, policy_label, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evaluate.backend import Backend, Failure
-from evaluate.config import EvaluationConfig
-from evaluate.records import TokenCounts
-from train.rollout.update import OpenEpisode
+from sqale_grpo.evaluate.backend import Backend, Failure
+from sqale_grpo.evaluate.records import TokenCounts
+from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.settings.evaluation import EvaluationConfig
 
 REFRESH = 0.5  # seconds between two looks at how many episodes have ended
 

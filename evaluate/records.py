@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from train.episode_log import EPISODES, SCHEMA, plain
+from sqale_grpo.rollout.record import EPISODES, SCHEMA, plain
 
 CONFIG, SUMMARY, FAILED = "config.yaml", "summary.json", "failed.json"
 

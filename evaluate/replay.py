@@ -1,4 +1,4 @@
-"""``python -m evaluate replay RUN --episode ID``: one recorded episode, turn by turn.
+"""``sqale-grpo evaluate replay RUN --episode ID``: one recorded episode, turn by turn.
 
 RUN is an evaluation's folder or a training run's. ID is ``question_id``, with ``#candidate`` and, in a training run,
 ``@update`` where there are several: ``q7#3@120``. What policy and database wrote is shown as characters, never obeyed:
@@ -7,8 +7,6 @@ control characters, terminal escapes and invisible characters are written out, a
 
 import argparse
 import re
-import sys
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,8 +18,9 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from train.config_check import ConfigError
-from train.episode_log import EPISODES
+from sqale_grpo.env.text import harmless
+from sqale_grpo.rollout.record import EPISODES
+from sqale_grpo.settings.check import ConfigError
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that a terminal may obey or not show
 NEAREST = 3
@@ -43,17 +42,12 @@ class EpisodeKey:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; what is wrong with it is one sentence on stderr, exit status 2."""
-    parser = argparse.ArgumentParser(prog="python -m evaluate replay", description=__doc__.partition("\n")[0])
+    """The command line; prints one episode."""
+    parser = argparse.ArgumentParser(prog="sqale-grpo evaluate replay", description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of an evaluation or of a training run")
     parser.add_argument("--episode", required=True, metavar="ID", help="question_id, question_id#candidate[@update]")
     options = parser.parse_args(arguments)
-    try:
-        episode = find_episode(options.run, options.episode)
-    except ConfigError as error:
-        print(f"error: {visible(str(error))}", file=sys.stderr)
-        return 2
-    show_episode(Console(), episode)
+    show_episode(Console(), find_episode(options.run, options.episode))
     return 0
 
 
@@ -101,18 +95,6 @@ def matches(key: EpisodeKey, wanted: str) -> bool:
     )
 
 
-def visible(text: str) -> str:
-    """``text`` with all that a terminal would obey or hide written out (``\\x1b``, ``\\u202e``); line ends stay."""
-    return "".join(
-        sign if sign in "\n\t" or unicodedata.category(sign) not in HIDDEN else _written_out(sign) for sign in text
-    )
-
-
-def _written_out(sign: str) -> str:
-    code = ord(sign)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def show_episode(console: Console, row: dict[str, Any]) -> None:
     """Print an episode: the question, its turns, the answer and what it earned."""
     _rule(console, f"episode {row['key']}")
@@ -144,15 +126,15 @@ def show_episode(console: Console, row: dict[str, Any]) -> None:
 
 
 def _rule(console: Console, title: str) -> None:
-    console.print(Rule(Text(visible(title).replace("\n", "\\n")), align="left"))
+    console.print(Rule(Text(harmless(title).replace("\n", "\\n")), align="left"))
 
 
 def _block(console: Console, label: str, text: str, style: str = "") -> None:
-    shown = visible(text)
+    shown = harmless(text)
     gap = "\n" if "\n" in shown else " "
     console.print(Text.assemble((f"{label}:{gap}", "bold"), Text(shown, style)), soft_wrap=True)
 
 
 def _line(console: Console, facts: dict[str, Any]) -> None:
-    shown = "  ".join(f"{name} {visible(str(value))}" for name, value in facts.items())
+    shown = "  ".join(f"{name} {harmless(str(value))}" for name, value in facts.items())
     console.print(Text(shown, "dim"), soft_wrap=True)

@@ -18,25 +18,33 @@ from typing import Any
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from corpus import PreparedCorpus
-from env.chance import rng
-from env.prompts import load_prompts
-from evaluate.backend import Backend
-from evaluate.chunk import play_chunk
-from evaluate.config import FREE_ON_RESTART, EvaluationConfig, check_evaluation, load_evaluation, with_names
-from evaluate.metrics import summarize
-from evaluate.open_backend import open_backend
-from evaluate.progress import ChunkProgress
-from evaluate.records import CONFIG, FAILED, SUMMARY, read_records, record_files, write_records
-from train.config_check import ConfigError, check_resume
-from train.config_load import flatten, save_config
-from train.data import open_split
-from train.experiment import TOOL_THREADS, episode_settings
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.evaluate.backend import Backend
+from sqale_grpo.evaluate.chunk import play_chunk
+from sqale_grpo.evaluate.metrics import summarize
+from sqale_grpo.evaluate.open_backend import open_backend
+from sqale_grpo.evaluate.progress import ChunkProgress
+from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records, record_files, write_records
+from sqale_grpo.settings.check import ConfigError, check_resume
+from sqale_grpo.settings.corpora import open_split
+from sqale_grpo.settings.evaluation import (
+    FREE_ON_RESTART,
+    EvaluationConfig,
+    check_evaluation,
+    load_evaluation,
+    with_names,
+)
+from sqale_grpo.settings.files import find_prompts
+from sqale_grpo.settings.load import flatten, save_config
+from sqale_grpo.train.experiment import TOOL_THREADS, episode_settings
 
 BACKEND, LOCK, PARTIAL = "backend.json", ".lock", ".partial"
 
 
-class EvaluationError(RuntimeError):
+class EvaluationError(UserError):
     """An evaluation that is not finished because questions failed for reasons outside of the model."""
 
 
@@ -101,7 +109,7 @@ def _of_bands(corpus: PreparedCorpus, difficulties: Sequence[str]) -> list[int]:
 def check_prompts(config: EvaluationConfig) -> None:
     """ConfigError where ``env.prompts`` names no file of prompts."""
     try:
-        load_prompts(config.env.prompts)
+        load_prompts(find_prompts(config.env.prompts))
     except (OSError, ValueError) as error:
         raise ConfigError(f"env.prompts: {error}") from error
 

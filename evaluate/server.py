@@ -3,6 +3,8 @@
 Completions continue the episode's own tokens, so earlier ``<think>`` blocks stay as they were written; they need the
 model's tokenizer here. Servers that take and return token ids (vLLM) get and give these; others get text. Chat sends
 messages and leaves the template to the server, which may drop earlier thinking. The summary says which it was.
+
+An episode played over a chat endpoint: messages instead of tokens, the template being the server's.
 """
 
 import re
@@ -11,16 +13,57 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from evaluate.backend import Backend, Failure
-from evaluate.chat_play import play_chat
-from evaluate.config import EvaluationConfig
-from evaluate.http_client import Client, Refused, ServerError
-from evaluate.records import TokenCounts, token_counts
-from train.config_check import ConfigError
-from train.rollout.chat import ChatFrame
-from train.rollout.requests import Completion, play_requests
-from train.rollout.tokens import Sampling
-from train.rollout.update import OpenEpisode
+from sqale_grpo.env.episode import Finished
+from sqale_grpo.evaluate.backend import Backend, Failure
+from sqale_grpo.evaluate.http_client import Client, Refused, ServerError
+from sqale_grpo.evaluate.records import TokenCounts, token_counts
+from sqale_grpo.rollout.chat import ChatFrame
+from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.rollout.requests import Completion, play_requests
+from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import EvaluationConfig
+
+Ask = Callable[[list[dict[str, str]], int, str], dict[str, Any]]  # messages, most tokens, name of the request
+ROOM = 2  # tokens that a next turn needs at least: one of its own and one to end it
+
+
+def play_chat(each: OpenEpisode, sampling: Sampling, ask: Ask) -> TokenCounts:
+    """Play one episode to its end; the token counts are the server's own.
+
+    Thinking that the server returns apart is put back before the text, so that it stays in the context where the
+    server's template keeps it. The budget of an episode is held as far as the server reports its tokens.
+    """
+    episode = each.episode
+    messages = [dict(message) for message in episode.prompt()]
+    prompt = written = processed = reprocessed = 0
+    context = 0  # tokens of the conversation so far, as of the last answer
+    while episode.finished is None:
+        room = min(sampling.max_turn_tokens, sampling.max_episode_tokens - context)
+        if room < ROOM:
+            episode.stop("token_budget")
+            break
+        answer = ask(messages, room, f"{each.key} {len(messages)}")
+        usage = answer.get("usage") or {}
+        read, wrote = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        prompt = prompt or read
+        written += wrote
+        context = max(context, read + wrote)
+        processed, reprocessed = context, reprocessed + read + wrote
+        text = turn_text(answer["choices"][0].get("message") or {})
+        ended = episode.step(text)
+        if isinstance(ended, Finished):
+            break
+        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": ended.text}]
+    return TokenCounts(prompt, max(0, processed - prompt), written, processed, reprocessed)
+
+
+def turn_text(message: dict[str, Any]) -> str:
+    """What the model wrote: its thinking, where the server returns it apart, and its text."""
+    thinking = message.get("reasoning_content") or message.get("reasoning") or ""
+    content = message.get("content") or ""
+    return f"<think>\n{thinking.strip()}\n</think>\n\n{content}" if thinking else content
+
 
 COMPLETIONS, CHAT = "/completions", "/chat/completions"
 NO_ENDPOINT = {404, 405, 501}
@@ -211,6 +254,6 @@ def _frame(config: EvaluationConfig) -> ChatFrame | None:
     place = config.server.tokenizer or (config.model if Path(config.model).is_dir() else None)
     if place is None or config.server.api == "chat":
         return None
-    from evaluate.local import frame_of
+    from sqale_grpo.evaluate.local import frame_of
 
     return frame_of(config, place)

@@ -1,4 +1,7 @@
-"""A table: its rows as text and the figures behind them, written for a terminal, as Markdown and as CSV."""
+"""A table: its rows as text and the figures behind them, written for a terminal, as Markdown and as CSV.
+
+What the tables have in common: names of sizes, benchmarks and policies, and which evaluations a row is about.
+"""
 
 import csv
 import io
@@ -10,7 +13,9 @@ from typing import Any
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from evaluate.figures import Figure
+from sqale_grpo.evaluate import published
+from sqale_grpo.evaluate.evaluations import Evaluation, policies, sizes
+from sqale_grpo.evaluate.figures import NOTHING, Figure, figure
 
 
 @dataclass
@@ -81,3 +86,66 @@ def write_tables(tables: Sequence[Table], folder: Path, title: str, more: Sequen
         partial.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
         partial.replace(folder / name)
     return [folder / name for name in texts]
+
+
+SIZE_NAMES = {"gold": "Gold tables only", "full": "Full schema", "sampled": "Sampled as in training"}
+
+
+def size_name(tables: str) -> str:
+    """A size of the schema as the card words it."""
+    number = tables.partition(":")[2]
+    return f"+ {number} distractor tables" if number else SIZE_NAMES.get(tables, tables)
+
+
+def benchmark_name(benchmark: str) -> str:
+    """A benchmark as the card words it."""
+    return published.BENCHMARKS.get(benchmark, benchmark)
+
+
+def select(
+    evaluations: Sequence[Evaluation], policy: str = "", benchmark: str = "", tables: str = ""
+) -> list[Evaluation]:
+    """Those of a policy, of a benchmark, of a size; empty: any."""
+    return [
+        each
+        for each in evaluations
+        if policy in ("", each.policy) and benchmark in ("", each.benchmark) and tables in ("", each.tables)
+    ]
+
+
+def largest_size(evaluations: Sequence[Evaluation]) -> str:
+    """``full`` where it was evaluated, else the largest size that was."""
+    found = sizes(evaluations)
+    return "full" if "full" in found else found[-1]
+
+
+def policy_label(evaluations: Sequence[Evaluation]) -> str:
+    """A policy's name and, where it has several, the number of its seeds."""
+    models = len({each.model for each in evaluations})
+    return f"{evaluations[0].policy} ({models} seeds)" if models > 1 else evaluations[0].policy
+
+
+def card_name(evaluations: Sequence[Evaluation]) -> str | None:
+    """The card's name of a policy, where all its models are that one."""
+    names = {each.published for each in evaluations}
+    return names.pop() if len(names) == 1 else None
+
+
+def by_policy_and_size(evaluations: Sequence[Evaluation]) -> list[tuple[list[str], list[Evaluation]]]:
+    """For every policy and size its labels and evaluations."""
+    return [
+        ([policy_label(select(evaluations, name)), size_name(size)], here)
+        for name in policies(evaluations)
+        for size in sizes(evaluations)
+        if (here := select(evaluations, name, tables=size))
+    ]
+
+
+def accuracy_and_recall(
+    table: Table, here: Sequence[Evaluation], known: published.Published | None = None, difficulty: str = ""
+) -> str:
+    """A cell with both; their figures are added to the table."""
+    accuracy = figure(here, "equivalent", difficulty, known.accuracy if known else None)
+    recall = figure(here, "table_recall", difficulty, known.recall if known else None)
+    table.figures += [accuracy, recall]
+    return accuracy.text(beside=NOTHING if recall.value is None else f"({recall.value * 100:.1f})")

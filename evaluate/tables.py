@@ -1,4 +1,4 @@
-"""``python -m evaluate tables RUN... [--out DIR] [--compare BEFORE AFTER]``: the card's tables from evaluations.
+"""``sqale-grpo evaluate tables RUN... [--out DIR] [--compare BEFORE AFTER]``: the card's tables from evaluations.
 
 For programs: ``read_evaluations`` (or ``Evaluation`` with rows, ``failed_run`` for what failed) gives evaluations; each
 table function turns them into one ``Table``, whose ``rows`` are text, ``figures`` numbers, and ``markdown()``,
@@ -10,16 +10,15 @@ table function turns them into one ``Table``, whose ``rows`` are text, ``figures
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from evaluate import published
-from evaluate.card_tables import benchmark_table, compute_table, literals_table, schema_size_table
-from evaluate.evaluations import Evaluation, benchmarks, failed_run, read_evaluations, sizes
-from evaluate.other_tables import (
+from sqale_grpo.evaluate import published
+from sqale_grpo.evaluate.card_tables import benchmark_table, compute_table, literals_table, schema_size_table
+from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, failed_run, read_evaluations, sizes
+from sqale_grpo.evaluate.other_tables import (
     behaviour_table,
     candidates_table,
     difference,
@@ -27,9 +26,8 @@ from evaluate.other_tables import (
     difficulty_table,
     runs_table,
 )
-from evaluate.table_data import Table, write_tables
-from evaluate.table_rows import select
-from train.config_check import ConfigError
+from sqale_grpo.evaluate.table_data import Table, select, write_tables
+from sqale_grpo.settings.check import ConfigError
 
 __all__ = [
     "Evaluation",
@@ -79,21 +77,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: prints the tables, and writes tables.md, a CSV file a table, and the plots."""
     options = _parser().parse_args(arguments)
     console = Console()
-    try:
-        if options.compare:
-            return _compare(options.compare[0], options.compare[1], console)
-        if not options.runs:
-            raise ConfigError("no evaluation given; name folders of evaluations, or of runs that have some")
-        evaluations = read_evaluations(options.runs)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if options.compare:
+        return _compare(options.compare[0], options.compare[1], console)
+    if not options.runs:
+        raise ConfigError("no evaluation given; name folders of evaluations, or of runs that have some")
+    evaluations = read_evaluations(options.runs)
     tables = all_tables(evaluations)
     for table in tables:
         console.print(table.rich())
         console.print()
     console.print(NOTE, markup=False, highlight=False)
-    from evaluate.plots import draw_plots  # late: it loads matplotlib
+    from sqale_grpo.evaluate.plots import draw_plots  # late: it loads matplotlib
 
     plots = draw_plots(evaluations, options.out)
     links = [f"![{plot.stem}]({plot.name})\n" for plot in plots]
@@ -110,14 +104,13 @@ def _compare(before: str, after: str, console: Console) -> int:
     try:
         found = difference(first, second)
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        raise ConfigError(str(error)) from error
     console.print(f"{found.policy}: {found.text()} points, {found.n} questions", markup=False, highlight=False)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m evaluate tables", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="sqale-grpo evaluate tables", description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of an evaluation, of a run, or of evaluations")
     parser.add_argument("--out", type=Path, default=Path("runs/tables"), help="where the files go (runs/tables)")
     parser.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="the paired difference of two alone")

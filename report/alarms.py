@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from report.curves import Curves, Values
+from sqale_grpo.report.curves import Curves, Values
 
 ERRORS = 3.0  # standard errors beyond which a change is no chance
 

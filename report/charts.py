@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curriculum.buckets import NAMES
-from report.counts import TIERS
-from report.curves import MASKED, STAGES, Curves, ends, stages
-from report.published import LEVELS
+from sqale_grpo.curriculum.buckets import NAMES
+from sqale_grpo.report.counts import TIERS
+from sqale_grpo.report.curves import LEVELS, MASKED, STAGES, Curves, ends, stages
 
 Series = dict[str, Any]
 LINES = ("solid", "dash", "dot")

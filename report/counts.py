@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from train.episode_log import SCHEMA
+from sqale_grpo.rollout.record import SCHEMA
 
 COLUMNS = ("update", "question_id", "candidate", "bucket", "tier", "ended_by", "reward", "gated")
 COUNTED = ("tier", "bucket", "ended_by")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corpus import CorpusError, PreparedCorpus, open_prepared
-from env.limits import Limits, QueryResult, SqlError
-from env.sandbox import Sandbox
-from env.text import printable
-from sampler import open_episode_database
+from sqale_grpo.corpus import CorpusError, PreparedCorpus, open_prepared
+from sqale_grpo.env.limits import Limits, QueryResult, SqlError
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.text import printable
+from sqale_grpo.sampler import open_episode_database
 
 ROWS = 12  # rows of a result that the page shows
 CELL = 200  # characters of a value

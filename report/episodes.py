@@ -2,6 +2,8 @@
 
 A group's text is JSON, compressed with gzip and written in base64, so whatever it holds cannot end the script element
 that it lies in. The page unpacks a group when it is opened.
+
+Which groups of episodes the page holds when it cannot hold all: spread over updates and outcomes, by a seed.
 """
 
 import base64
@@ -9,15 +11,44 @@ import gzip
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from report.counts import Group, read_columns
-from report.databases import Databases, Results, Wanted, queries
-from report.drawing import draw
-from train.episode_log import SCHEMA
+from sqale_grpo.env.chance import rng
+from sqale_grpo.report.counts import TIERS, Group, read_columns
+from sqale_grpo.report.databases import Databases, Results, Wanted, queries
+from sqale_grpo.report.drawing import draw
+from sqale_grpo.rollout.record import SCHEMA
+
+BLOCKS = 12  # equal spans of the run
+
+
+def choose_groups(groups: Sequence[Group], limit: int, seed: int = 0) -> list[Group]:
+    """Up to ``limit`` whole groups, most wanted first.
+
+    Every block of updates and every kind of outcome takes turns, so that rare outcomes and late updates are not lost
+    among the many.
+    """
+    strata: dict[tuple[int, str], list[Group]] = {}
+    last = max((group.update for group in groups), default=0) + 1
+    for group in groups:
+        block = group.update * BLOCKS // last if group.update >= 0 else 0
+        strata.setdefault((block, _outcome(group)), []).append(group)
+    for key, members in strata.items():
+        rng("report", seed, *key).shuffle(members)
+    rounds = zip_longest(*(strata[key] for key in sorted(strata)))
+    order = [group for members in rounds for group in members if group is not None]
+    return order[:limit]
+
+
+def _outcome(group: Group) -> str:
+    """The group's kind: its best tier, and whether its candidates differ in tier."""
+    best = min(group.tiers, key=lambda tier: TIERS.index(tier) if tier in TIERS else len(TIERS))
+    return best if len(set(group.tiers)) == 1 else f"{best}, mixed"
+
 
 COLUMNS = SCHEMA.names  # those that training writes; an evaluation's files have more
 TEXT = 20_000  # characters of one completion or tool result that are kept

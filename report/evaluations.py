@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluate.intervals import paired_difference
-from evaluate.metrics import METRICS as KNOWN
-from report.folders import EvaluationFolder
+from sqale_grpo.evaluate.intervals import paired_difference
+from sqale_grpo.evaluate.metrics import METRICS as KNOWN
+from sqale_grpo.report.folders import EvaluationFolder
 
 ABOUT = {
     "model": "model",

@@ -8,19 +8,20 @@ from typing import Any
 
 import yaml
 
-from evaluate.config import EvaluationConfig, load_evaluation
-from train.config import Config
-from train.config_check import ConfigError
-from train.config_load import load_config
-from train.episode_log import EPISODES
-from train.folder import CONFIG
+from sqale_grpo.env.errors import UserError
+from sqale_grpo.rollout.record import EPISODES
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.settings.run_folder import CONFIG
 
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 EVALUATIONS = "evaluations"
 
 
-class ReportError(ValueError):
+class ReportError(UserError):
     """A folder that cannot be reported on; the message says which, why, and what would do."""
 
 

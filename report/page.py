@@ -2,12 +2,16 @@
 
 Texts of models and databases are untrusted. They reach the page as packed JSON, are put into it as text nodes only, and
 the page's policy allows no script but its own, by hash, and no request.
+
+The report as a file.
 """
 
 import base64
 import hashlib
+import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -17,18 +21,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from report.alarms import alarms
-from report.charts import chart_data
-from report.counts import TIERS, FileCounts, Reader
-from report.curves import Curves, run_curves
-from report.databases import Databases
-from report.episodes import PackedGroup, pack, pack_groups, read_groups
-from report.evaluations import table
-from report.folders import EvaluationFolder, RunFolder
-from report.published import is_papers_run
-from report.sample import choose_groups
-from train.config import Config
-from train.data import gold_limit, split_folder
+from sqale_grpo.report.alarms import alarms
+from sqale_grpo.report.charts import chart_data
+from sqale_grpo.report.counts import TIERS, FileCounts, Reader
+from sqale_grpo.report.curves import Curves, is_papers_run, run_curves
+from sqale_grpo.report.databases import Databases
+from sqale_grpo.report.episodes import PackedGroup, choose_groups, pack, pack_groups, read_groups
+from sqale_grpo.report.evaluations import table
+from sqale_grpo.report.folders import EvaluationFolder, ReportError, RunFolder, open_folders
+from sqale_grpo.settings.corpora import gold_limit, split_folder
+from sqale_grpo.settings.keys import Config
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("text.js", "charts.js", "drawing.js", "episode.js", "browser.js", "page.js")
@@ -232,3 +234,28 @@ def _sha256(script: str) -> str:
 @cache
 def _asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def write_report(runs: Sequence[Path], out: Path, groups: int = GROUPS) -> Path:
+    """Write the page of ``runs`` to ``out`` and return it; ``groups``: most groups of episodes that it holds.
+
+    Raises ReportError for a folder that is no run's, where there is nothing to show yet, and where ``out`` cannot be
+    written.
+    """
+    folders = open_folders(runs)
+    if all(not folder.files and not (isinstance(folder, RunFolder) and folder.metrics) for folder in folders):
+        names = ", ".join(str(folder.path) for folder in folders)
+        raise ReportError(f"{names}: the first update is not finished yet; --watch shows it as soon as it is")
+    if os.path.isdir(out):  # False for a name that no file can have
+        raise ReportError(f"{out} is a folder: name a file, as --out {out / 'report.html'}")
+    html = Page(groups).render(folders)
+    partial = out.with_name(out.name + ".partial")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(html, encoding="utf-8", errors="replace")
+        os.replace(partial, out)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise ReportError(f"{out} cannot be written ({error.strerror}): name another file with --out") from error
+    return out

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from report.folders import (
+from sqale_grpo.report.folders import (
     CONFIG,
     EVALUATIONS,
     METRICS,
@@ -19,7 +19,7 @@ from report.folders import (
     episode_files,
     open_folder,
 )
-from report.page import Page
+from sqale_grpo.report.page import Page
 
 HOST = "127.0.0.1"
 WAITING = (

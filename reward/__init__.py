@@ -1,11 +1,11 @@
 """What an episode is worth: the comparison of results, the tiers, and the official verdicts beside ours."""
 
-from reward.ablation import RewardParts, ablated
-from reward.compare import Comparison, compare
-from reward.gold import GoldError
-from reward.joins import join_share
-from reward.official import bird_match, bird_verdict, ehrsql_match, ehrsql_verdict
-from reward.score import Outcome, score_candidate, score_group, with_agreement
+from sqale_grpo.reward.ablation import RewardParts, ablated
+from sqale_grpo.reward.compare import Comparison, compare
+from sqale_grpo.reward.gold import GoldError
+from sqale_grpo.reward.joins import join_share
+from sqale_grpo.reward.official import bird_match, bird_verdict, ehrsql_match, ehrsql_verdict
+from sqale_grpo.reward.score import Outcome, score_candidate, score_group, with_agreement
 
 __all__ = [
     "Comparison",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from reward.score import BASE, EQUIVALENT, F1_WEIGHT, INVALID, STEP, Outcome
+from sqale_grpo.reward.score import BASE, EQUIVALENT, F1_WEIGHT, INVALID, STEP, Outcome
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from env.sandbox import QueryResult
-from reward.matching import Match, match_near
+from sqale_grpo.env.sandbox import QueryResult
+from sqale_grpo.reward.matching import Match, match_near
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-12
 CELL_CHARS, ROW_CHARS = 40, 160

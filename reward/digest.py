@@ -13,8 +13,8 @@ from hashlib import blake2b
 from math import floor, frexp, isfinite, ldexp
 from typing import Any, NamedTuple
 
-from env.sandbox import QueryResult
-from reward.compare import ABSOLUTE, same_results
+from sqale_grpo.env.sandbox import QueryResult
+from sqale_grpo.reward.compare import ABSOLUTE, same_results
 
 Row = tuple[Any, ...]
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from env.pool import WorkerPool
-from env.sandbox import Limits, QueryResult, Sandbox, SqlError
-from reward.order import is_ordered
+from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.pool import WorkerPool
+from sqale_grpo.env.sandbox import Limits, QueryResult, Sandbox, SqlError
+from sqale_grpo.reward.statement import is_ordered
 
 
-class GoldError(Exception):
+class GoldError(UserError):
     """A gold query that does not run to its end: no candidate of its question can be scored."""
 
     def __init__(self, sql: str, database: Path, error: SqlError, question_id: str = "") -> None:
@@ -25,7 +26,7 @@ class GoldError(Exception):
         of = f" of question {self.question_id}" if self.question_id else ""
         return (
             f"the gold query{of} does not run on {self.database} ({self.error}); leave the question out, as "
-            f"`python -m corpus prepare` does, or give it more time (gold_seconds): {self.sql}"
+            f"`sqale-grpo corpus prepare` does, or give it more time (gold_seconds): {self.sql}"
         )
 
 

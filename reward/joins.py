@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from env.names import fold_name
-from env.schema import SchemaGraph
-from reward.statement import ColumnName, FromClause, Shared, from_clauses
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.env.text import fold_name
+from sqale_grpo.reward.statement import ColumnName, FromClause, Shared, from_clauses
 
 Pair = tuple[str, str]  # folded column names of a child and of its parent
 Place = tuple[int, str]  # a source, by its position in the FROM clause, and one of its columns, folded

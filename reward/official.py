@@ -9,9 +9,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from env.sandbox import Sandbox, SqlError
-from env.syntax import statements
-from reward.score import GOLD_SECONDS, gold_result
+from sqale_grpo.env.sandbox import Sandbox, SqlError
+from sqale_grpo.env.syntax import statements
+from sqale_grpo.reward.score import GOLD_SECONDS, gold_result
 
 Row = tuple[Any, ...]
 EHRSQL_ROWS = 100

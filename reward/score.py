@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from env.limits import Kind
-from env.sandbox import QueryResult, Sandbox, SqlError
-from env.syntax import tokens
-from reward.compare import compare
-from reward.digest import Digest, digest, same_digest
-from reward.gold import Gold, GoldError, gold_results
-from reward.joins import join_share
+from sqale_grpo.env.limits import Kind
+from sqale_grpo.env.sandbox import QueryResult, Sandbox, SqlError
+from sqale_grpo.env.syntax import tokens
+from sqale_grpo.reward.compare import compare
+from sqale_grpo.reward.digest import Digest, digest, same_digest
+from sqale_grpo.reward.gold import Gold, GoldError, gold_results
+from sqale_grpo.reward.joins import join_share
 
 Tier = Literal["equivalent", "executable", "parsable", "invalid"]
 

@@ -2,6 +2,8 @@
 
 Parsing is the slow part (0.2 to 0.5 ms a query), so its outcome is kept by text: the candidates of a group often
 write the same query.
+
+Does a query fix the order of its rows? Only a top-level ORDER BY does.
 """
 
 from collections.abc import Iterator
@@ -13,7 +15,8 @@ from sqlglot.dialects.sqlite import SQLite
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.tokens import TokenType
 
-from env.names import fold_name
+from sqale_grpo.env.syntax import tokens
+from sqale_grpo.env.text import fold_name
 
 # 100,000 characters take about 0.2 s; what a policy writes in one answer is a tenth of that.
 CHARS = 100_000
@@ -178,3 +181,20 @@ def equalities(condition: exp.Expr) -> Iterator[tuple[ColumnName, ColumnName]]:
             left, right = node.this.unnest(), node.expression.unnest()
             if isinstance(left, exp.Column) and isinstance(right, exp.Column):
                 yield (fold_name(left.table), fold_name(left.name)), (fold_name(right.table), fold_name(right.name))
+
+
+@lru_cache(maxsize=1_024)
+def is_ordered(sql: str) -> bool:
+    """Whether a statement that SQLite accepts has an ORDER BY outside all parentheses.
+
+    Inside parentheses it belongs to a sub-query, a CTE, a window or an aggregate. ORDER is a reserved word: outside
+    quotes it can be nothing else.
+    """
+    depth, previous = 0, ""
+    for token in tokens(sql):
+        if token in ("(", ")"):
+            depth += 1 if token == "(" else -1
+        if depth == 0 and previous == "order" and token == "by":
+            return True
+        previous = token
+    return False

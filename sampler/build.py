@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from env.schema import fold_name
-from sampler.catalog import INDEX_LEAF, TABLE_LEAF, blank_file, write_catalog
-from sampler.source import Selection, SourceFile, open_source, read_source, select_entries
+from sqale_grpo.env.schema import fold_name
+from sqale_grpo.sampler.catalog import INDEX_LEAF, TABLE_LEAF, blank_file, write_catalog
+from sqale_grpo.sampler.source import Selection, SourceFile, open_source, read_source, select_entries
 
 _ROWID_NAMES = ("rowid", "oid", "_rowid_")
 # First byte of a b-tree's root page to that of an empty one: interior or leaf page of an index or of a table.

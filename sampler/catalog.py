@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sampler.source import Selection, SourceFile
+from sqale_grpo.sampler.source import Selection, SourceFile
 
 TABLE_LEAF, INDEX_LEAF = 13, 10
 

@@ -4,7 +4,7 @@ import random
 from bisect import insort
 from collections.abc import Sequence
 
-from env.schema import SchemaGraph
+from sqale_grpo.env.schema import SchemaGraph
 
 MODES = ("sampled", "gold", "distractors:N", "full")
 

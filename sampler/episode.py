@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sampler.build import build_from
-from sampler.folders import memory_root, scratch_folder
-from sampler.overlay import SIDES, overlay_database
-from sampler.source import MissingExtension, SourceFile, read_source
+from sqale_grpo.sampler.build import build_from
+from sqale_grpo.sampler.folders import memory_root, scratch_folder
+from sqale_grpo.sampler.overlay import SIDES, overlay_database
+from sqale_grpo.sampler.source import MissingExtension, SourceFile, read_source
 
 # A file up to here is copied in at most 20 ms even when every table is chosen; a larger one is overlaid.
 SMALL_BYTES = 8 * 2**20

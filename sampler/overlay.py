@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from env.connect import read_only_uri
-from sampler.catalog import blank_file, write_catalog
-from sampler.source import SourceFile, open_source, select_entries
+from sqale_grpo.env.connect import read_only_uri
+from sqale_grpo.sampler.catalog import blank_file, write_catalog
+from sqale_grpo.sampler.source import SourceFile, open_source, select_entries
 
 SIDES = ("-wal", "-shm")  # of an overlay's name: the log, the guard
 _LOG_MAGIC = 0x377F0682  # checksums over little-endian words

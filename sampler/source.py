@@ -8,7 +8,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import NamedTuple
 
-from env.schema import fold_name
+from sqale_grpo.env.schema import fold_name
 
 _MAGIC = b"SQLite format 3\0"
 _ENCODINGS = {2: "UTF-16le", 3: "UTF-16be"}

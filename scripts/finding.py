@@ -19,11 +19,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-# Run as a program, this folder is first in the path, not the project's.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from corpus import CorpusError  # noqa: E402
-from evaluate.config import (  # noqa: E402
+from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.program import run_program
+from sqale_grpo.rollout.policy_path import resolve_policy
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import (
     CorpusConfig,
     EvaluationConfig,
     EvaluationEnv,
@@ -31,7 +31,12 @@ from evaluate.config import (  # noqa: E402
     SamplingConfig,
     with_names,
 )
-from evaluate.finding_page import (  # noqa: E402
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.sweep.command import only_one, read_runs, run_all, sweep_files
+from sqale_grpo.sweep.comparison import compare, write_comparison
+from sqale_grpo.sweep.file import SweepRun
+from sqale_grpo.sweep.finding_page import (
     BASE,
     SIZES,
     Results,
@@ -41,38 +46,30 @@ from evaluate.finding_page import (  # noqa: E402
     size_table,
     write_page,
 )
-from scripts.sweep import only_one, read_runs, run_all, sweep_files  # noqa: E402
-from train.config import Config  # noqa: E402
-from train.config_check import ConfigError  # noqa: E402
-from train.config_load import load_config  # noqa: E402
-from train.policy_path import resolve_policy  # noqa: E402
-from train.sweep.comparison import compare, write_comparison  # noqa: E402
-from train.sweep.file import SweepRun  # noqa: E402
-from train.sweep.launch import die_with  # noqa: E402
-from train.sweep.state import check_folders, standing  # noqa: E402
+from sqale_grpo.sweep.launch import die_with
+from sqale_grpo.sweep.state import check_folders, standing
 
 SWEEP = "configs/sweep/demo_corpora.yaml"
 TESTED = ["configs/demo.yaml", "configs/finding.yaml", "configs/corpus/demo_large.yaml"]
 BENCHMARK = "demo_large"
 
 
+class EvaluationKilled(UserError):
+    """A process was ended from outside."""
+
+    exit_status = 1
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """0 when every run is finished and evaluated, 1 when one failed, 2 for a mistake in the command line."""
+    """0 when every run is finished and evaluated, 1 when one failed. Raises UserError for a mistake in the words."""
     options = _parser().parse_intermixed_args(arguments)
     console = Console()
     try:
         return find(options.sweep, options.inputs, options.jobs, options.page, console)
-    except (ConfigError, CorpusError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenProcessPool:
-        print(
-            "error: a process of an evaluation was killed (no memory left?); the same command goes on", file=sys.stderr
-        )
-        return 1
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        return 130
+    except BrokenProcessPool as error:
+        raise EvaluationKilled(
+            "a process of an evaluation was killed (no memory left?); the same command goes on"
+        ) from error
 
 
 def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console) -> int:
@@ -108,7 +105,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
 
 def base_policy(config: Config, console: Console) -> str:
     """The policy that every run begins with; ConfigError where there is none, or where it is under the floor."""
-    from train.run import policy_path  # late, so that a mistake is answered before torch is loaded
+    from sqale_grpo.train.run import policy_path  # late, so that a mistake is answered before torch is loaded
 
     return str(resolve_policy(policy_path(config, console)))
 
@@ -123,7 +120,7 @@ def refuse_other_base(runs: list[SweepRun]) -> None:
 
 def refuse_other_evaluations(asked: list[EvaluationConfig]) -> None:
     """ConfigError where a folder holds another evaluation: of another base policy, or with other settings."""
-    from evaluate.runner import check_folder
+    from sqale_grpo.evaluate.runner import check_folder
 
     for each in asked:
         check_folder(with_names(each), Path(each.output) / str(each.name))
@@ -188,9 +185,9 @@ def evaluate_all(asked: list[EvaluationConfig], jobs: int, console: Console) -> 
 
 def play(config: EvaluationConfig) -> str:
     """One evaluation, in a process of its own; says what came out."""
-    from evaluate.evaluations import read_json
-    from evaluate.records import SUMMARY
-    from evaluate.runner import run_evaluation
+    from sqale_grpo.evaluate.evaluations import read_json
+    from sqale_grpo.evaluate.records import SUMMARY
+    from sqale_grpo.evaluate.runner import run_evaluation
 
     folder = run_evaluation(config, f"{config.output}/{config.name}", Console(quiet=True))
     summary = read_json(folder / SUMMARY)
@@ -215,4 +212,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main, "stopped; the same command goes on"))

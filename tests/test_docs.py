@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from train.config_load import known_keys, load_config
+from sqale_grpo.settings.load import known_keys, load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -103,13 +103,13 @@ def test_corpus_files_change_the_corpus_and_the_curriculum_alone() -> None:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """(page, line) of every ``python -m train`` command in a code block of the documentation."""
+    """(page, line) of every ``sqale-grpo train`` command in a code block of the documentation."""
     for page in PAGES:
         for block in re.findall(
             r"```(?:bash|sh|console)?\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL
         ):
             for line in block.replace("\\\n", " ").splitlines():
-                if "python -m train " in line:
+                if "sqale-grpo train " in line:
                     yield page.relative_to(ROOT).as_posix(), line.split("#")[0].strip()
 
 
@@ -117,7 +117,7 @@ def test_every_train_command_of_the_docs_is_valid() -> None:
     found = list(commands())
     assert found
     for page, line in found:
-        words = [word for word in line.split("python -m train ", 1)[1].split() if not word.startswith("--")]
+        words = [word for word in line.split("sqale-grpo train ", 1)[1].split() if not word.startswith("--")]
         files = [ROOT / word for word in words if "=" not in word]
         load_config(files, [word for word in words if "=" in word])
         assert files or "--keys" in line, f"{page}: {line}"

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks import step
-from corpus.__main__ import _parser as corpus_parser
-from evaluate.config import load_evaluation
-from evaluate.tables import _parser as tables_parser
 from scripts.finding import _parser as finding_parser
-from scripts.sweep import _parser as sweep_parser
-from scripts.sweep import read_runs, sweep_files
+from sqale_grpo.corpus.command import _parser as corpus_parser
+from sqale_grpo.evaluate.tables import _parser as tables_parser
+from sqale_grpo.export.command import _parser as export_parser
+from sqale_grpo.settings.evaluation import load_evaluation
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.sweep.command import _parser as sweep_parser
+from sqale_grpo.sweep.command import read_runs, sweep_files
 from tests.conftest import ROOT
 from tests.test_docs import PAGES
 from tests.test_launch import dry_run
-from train.config_load import load_config
-from train.export.command import _parser as export_parser
 
 RECIPE = "configs/recipe.yaml configs/corpus/sqale.yaml"
 # What a page leaves to the reader, or a loop of its own fills in.
@@ -72,10 +72,10 @@ def target(words: list[str]) -> None:
 READERS: dict[str, Callable[[list[str]], object]] = {
     "scripts/launch/": launch,
     "sbatch scripts/launch/": launch,
-    "python -m evaluate ": evaluation,
-    "python -m corpus ": lambda words: "NAME" in words or corpus_parser().parse_args(words),
-    "python scripts/sweep.py ": sweep,
-    "python scripts/export.py ": lambda words: export_parser().parse_args(words),
+    "sqale-grpo evaluate ": evaluation,
+    "sqale-grpo corpus ": lambda words: "NAME" in words or corpus_parser().parse_args(words),
+    "sqale-grpo sweep ": sweep,
+    "sqale-grpo export ": lambda words: export_parser().parse_args(words),
     "python benchmarks/step.py": benchmark,
     "wandb sweep ": lambda words: read_runs([Path(words[0])], []),
     "make ": target,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluate.config import EvaluationConfig, load_evaluation, with_names
-from train.config import Config
-from train.config_load import flatten, known_keys, load_config
+from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation, with_names
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import flatten, known_keys, load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("env", "sampler", "reward", "corpus", "curriculum", "train", "evaluate", "report")

@@ -6,9 +6,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from train.config import Config
-from train.config_check import ConfigError
-from train.rollout.vllm_server import ServerError, ask
+from sqale_grpo.rollout.vllm_server import ServerError, ask
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.keys import Config
 
 OLDEST, NEWEST = (
     Version("0.22"),

@@ -12,16 +12,17 @@ from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
-from corpus import PreparedCorpus
-from curriculum import Buckets, Curriculum, MixtureSchedule, gate_closed, gate_probability, masked_length
-from curriculum.batch_sampler import CurriculumSampler
-from env.episode import EpisodeLimits
-from env.prompts import load_prompts
-from env.sandbox import Limits, WorkerPool, default_pool
-from train.config import Config, EnvConfig, RewardConfig, SamplerConfig
-from train.rollout.chat import ChatFrame, chat_frame
-from train.rollout.tokens import Sampling
-from train.rollout.update import EpisodeJob, EpisodeSettings
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.curriculum import Buckets, Curriculum, MixtureSchedule, gate_closed, gate_probability, masked_length
+from sqale_grpo.curriculum.batch_sampler import CurriculumSampler
+from sqale_grpo.env.episode import EpisodeLimits
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.env.sandbox import Limits, WorkerPool, default_pool
+from sqale_grpo.rollout.chat import ChatFrame, chat_frame
+from sqale_grpo.rollout.play import EpisodeJob, EpisodeSettings
+from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.files import find_prompts
+from sqale_grpo.settings.keys import Config, EnvConfig, RewardConfig, SamplerConfig
 
 TOOL_THREADS = 8  # episodes whose tools run at once: enough to keep the sandbox's processes busy, few to switch between
 
@@ -149,7 +150,7 @@ def episode_settings(config: EpisodeKeys, mode: str, query_seconds: float) -> Ep
             cell_chars=env.cell_chars,
             result_chars=env.result_chars,
         ),
-        load_prompts(env.prompts),
+        load_prompts(find_prompts(env.prompts)),
         config.corpus.evidence,
         mode,
         (config.sampler.min_tables, config.sampler.max_tables),

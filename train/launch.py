@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch.distributed
 
-from train.config import Config
-from train.config_check import ConfigError
-from train.shape import launched_processes
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.shape import launched_processes
 
 FILE = "launch.json"  # in a checkpoint: the launch that wrote it
 # What to launch with, by sharding.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from train.config import Config
+from sqale_grpo.settings.keys import Config
 
 GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2}

@@ -1,20 +1,59 @@
-"""The plan of a run, printed by ``--dry-run`` without loading torch or a model: shapes, schedules, anchors, memory."""
+"""The plan of a run, printed by ``--dry-run`` without loading torch or a model: shapes, schedules, anchors, memory.
 
+What changes from update to update: the learning rate and the reference anchors (mixture and gate: curriculum).
+"""
+
+import math
 from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table
 
-from corpus import open_prepared
-from corpus.prepared import MARKER
-from curriculum import MixtureSchedule, gate_probability
-from curriculum.buckets import NAMES
-from train.config import Config
-from train.config_check import ConfigError
-from train.data import prepare_command, prepared_folder
-from train.memory import GIB, QWEN35_2B, checkpoint_bytes, memory_parts
-from train.schedule import anchors, learning_rate, turning_points
-from train.shape import batch_shape, check_corpus_size, launched_processes
+from sqale_grpo.corpus import open_prepared
+from sqale_grpo.corpus.prepared import MARKER
+from sqale_grpo.curriculum import MixtureSchedule, gate_probability
+from sqale_grpo.curriculum.buckets import NAMES
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.corpora import prepare_command, prepared_folder
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.shape import batch_shape, check_corpus_size, launched_processes
+from sqale_grpo.train.memory import GIB, QWEN35_2B, checkpoint_bytes, memory_parts
+
+
+def warmup_steps(config: Config) -> int:
+    """Updates over which the learning rate rises."""
+    return round(config.train.warmup_ratio * config.train.max_steps)
+
+
+def learning_rate(config: Config, update: int) -> float:
+    """The rate of ``update`` (the first is 0), equal to transformers' scheduler of that name: a warm-up starts at 0."""
+    train, rise = config.train, warmup_steps(config)
+    if train.lr_scheduler == "constant":
+        return train.learning_rate
+    if update < rise:
+        return train.learning_rate * update / rise
+    progress = (update - rise) / max(1, train.max_steps - rise)
+    if train.lr_scheduler == "constant_with_warmup":
+        return train.learning_rate
+    if train.lr_scheduler == "linear":
+        return train.learning_rate * max(0.0, 1 - progress)
+    return train.learning_rate * max(0.0, 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def anchors(config: Config) -> range:
+    """Counts of completed updates after which the reference becomes a copy of the policy."""
+    every = config.train.anchor_updates
+    return range(every, config.train.max_steps + 1, every) if every else range(0)
+
+
+def turning_points(config: Config) -> list[int]:
+    """The updates at which a schedule starts, bends or ends, halves between them, and the last update."""
+    curriculum = config.curriculum
+    warm, ramp, gate = curriculum.warmup_updates, curriculum.ramp_updates, curriculum.gate_updates
+    points = {0, gate // 2, gate, warm, warm + ramp // 2, warm + ramp}
+    last = config.train.max_steps - 1
+    return sorted({point for point in points if point < last} | {last})
+
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 9)
 # (heading, strategy, GPUs)

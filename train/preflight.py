@@ -1,14 +1,27 @@
-"""What is checked before a model is loaded, so that a mistake costs seconds and says what to do. Imports no torch."""
+"""What is checked before a model is loaded, so that a mistake costs seconds and says what to do. Imports no torch.
 
+What a run reads beside its configuration: its fingerprints lie in the run's folder, so that a resume meets the same.
+
+A configuration names files. When one of them changes between a stop and a resume, the names are still equal and the
+experiment is another one.
+"""
+
+import dataclasses
+import hashlib
+import json
 import os
 from importlib.util import find_spec
+from pathlib import Path
 
-from corpus import PreparedCorpus
-from env.prompts import load_prompts
-from train.config import Config
-from train.config_check import ConfigError
-from train.policy_path import is_adapter, resolve_policy
-from train.shape import check_corpus_size
+import pyarrow.parquet as pq
+
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.corpus.prepared import INDEX
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.rollout.policy_path import is_adapter, resolve_policy
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.shape import check_corpus_size, is_main_process
 
 
 def check_prompts(config: Config) -> None:
@@ -46,7 +59,7 @@ def check_model_path(config: Config) -> None:
     if is_adapter(resolve_policy(path)):
         raise ConfigError(
             f"model.path={path} holds LoRA adapters, which a reference policy cannot be loaded from; merge them into "
-            "their model first: python scripts/export.py"
+            "their model first: sqale-grpo export"
         )
 
 
@@ -76,3 +89,38 @@ def eligible_questions(config: Config, corpus: PreparedCorpus) -> list[int]:
     ]
     check_corpus_size(config, len(eligible), str(corpus.directory))
     return eligible
+
+
+FILE = "inputs.json"
+
+
+def input_digests(config: Config, corpus: PreparedCorpus) -> dict[str, str]:
+    """Digest of each input's content: every word of the prompts, every row of the prepared corpus' index.
+
+    Rows and not bytes: the same questions, prepared in other steps, may lie in another file.
+    """
+    prompts = json.dumps(dataclasses.asdict(load_prompts(config.env.prompts)), sort_keys=True)
+    rows = hashlib.blake2b(digest_size=16)
+    for batch in pq.ParquetFile(corpus.directory / INDEX).iter_batches(4_096):
+        for row in batch.to_pylist():
+            rows.update(json.dumps(row, sort_keys=True).encode())
+    return {"prompts": hashlib.blake2b(prompts.encode(), digest_size=16).hexdigest(), "corpus": rows.hexdigest()}
+
+
+def check_inputs(config: Config, corpus: PreparedCorpus, folder: Path, resume: bool) -> None:
+    """Write the digests where a run begins; ConfigError where one that is resumed began with other content."""
+    path, now = folder / FILE, input_digests(config, corpus)
+    if resume and path.exists():
+        began = json.loads(path.read_text(encoding="utf-8"))
+        changed = [name for name, digest in now.items() if began.get(name, digest) != digest]
+        if changed:
+            places = {"prompts": f"env.prompts={config.env.prompts}", "corpus": str(corpus.directory)}
+            named = " and ".join(f"the {name} ({places[name]})" for name in changed)
+            raise ConfigError(
+                f"{named} changed since the run in {folder} began; restore what was there, or set "
+                "another name=... to start a new run"
+            )
+    elif is_main_process():
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(now, indent=2), encoding="utf-8")
+        partial.replace(path)

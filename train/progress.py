@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-from train.episode_log import EPISODES, drop_episodes
+from sqale_grpo.rollout.record import EPISODES, drop_episodes
 
 METRICS = "metrics.jsonl"
 TIERS = ("equivalent", "executable", "parsable", "invalid")

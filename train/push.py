@@ -23,7 +23,7 @@ class CheckpointPush(TrainerCallback):
     """Exports and pushes a checkpoint every ``every`` updates, and the last one.
 
     A checkpoint is first linked under another name, so that rotation cannot remove it meanwhile; the export is made
-    and sent by ``python -m train.export.background`` at the lowest priority. One push at a time: a checkpoint that
+    and sent by ``sqale-grpo export --background`` at the lowest priority. One push at a time: a checkpoint that
     comes while one runs is left out. A failure is one line, and the next checkpoint is pushed all the same.
     """
 
@@ -65,7 +65,7 @@ class CheckpointPush(TrainerCallback):
         linked = link_checkpoint(checkpoint, self.folder / f"pushing-{update}")
         folder = self.folder / PUSHES
         folder.mkdir(exist_ok=True)
-        program = [sys.executable, "-m", "train.export.background", str(linked), str(folder / f"export-{update}")]
+        program = [sys.executable, "-m", "sqale_grpo.export.background", str(linked), str(folder / f"export-{update}")]
         slow = ["nice", "-n", "19"] if shutil.which("nice") else []
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCH}
         with (folder / LOG).open("ab") as log:

@@ -12,30 +12,30 @@ from rich.console import Console
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from train.backend_check import check_backend
-from train.config import Config, CorpusConfig
-from train.data import open_corpus
-from train.demo_policy.build import build_policy
-from train.experiment import make_experiment
-from train.folder import prepare_folder, run_folder
-from train.inputs import check_inputs
-from train.launch import check_resumed_launch, check_world_size, start_deepspeed_on_cpu, uses_fsdp
-from train.lora import with_adapters
-from train.policy_files import load_policy, load_tokenizer, resolve_policy
-from train.preflight import (
+from sqale_grpo.demo.build import build_policy
+from sqale_grpo.rollout.policy import load_policy, load_tokenizer, resolve_policy
+from sqale_grpo.settings.corpora import open_corpus
+from sqale_grpo.settings.keys import Config, CorpusConfig
+from sqale_grpo.settings.run_folder import prepare_folder, run_folder
+from sqale_grpo.settings.shape import accumulation, is_main_process, launched_processes
+from sqale_grpo.train.anchor import with_adapters
+from sqale_grpo.train.backend_check import check_backend
+from sqale_grpo.train.experiment import make_experiment
+from sqale_grpo.train.launch import check_resumed_launch, check_world_size, start_deepspeed_on_cpu, uses_fsdp
+from sqale_grpo.train.plan import warmup_steps
+from sqale_grpo.train.preflight import (
     check_built,
     check_databases,
+    check_inputs,
     check_model_path,
     check_prompts,
     check_trackers,
     eligible_questions,
 )
-from train.progress import ProgressLog, logged_updates
-from train.push import CheckpointPush
-from train.schedule import warmup_steps
-from train.shape import accumulation, is_main_process, launched_processes
-from train.trackers import EpisodeTables, continue_run, tracker_callbacks
-from train.trainer import SqlGRPOTrainer
+from sqale_grpo.train.progress import ProgressLog, logged_updates
+from sqale_grpo.train.push import CheckpointPush
+from sqale_grpo.train.trackers import EpisodeTables, continue_run, tracker_callbacks
+from sqale_grpo.train.trainer import SqlGRPOTrainer
 
 POLICY_CACHE = "demo-policy"  # beside the prepared corpora
 DEMO = "demo"

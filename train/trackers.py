@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from transformers import TrainerCallback
 from transformers.integrations import get_reporting_integration_callbacks
 
-from env.chance import rng
-from train.config import Config
-from train.config_load import flatten
-from train.episode_log import EPISODES, SCHEMA
+from sqale_grpo.env.chance import rng
+from sqale_grpo.rollout.record import EPISODES, SCHEMA
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import flatten
 
 RUN_ID = "wandb_run_id"  # file in the run's folder
 SHOWN = 8  # episodes of a table

@@ -18,18 +18,17 @@ from torch.utils.data import Sampler
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
-from reward import Outcome, RewardParts, ablated, with_agreement
-from train.anchor import ReferenceAnchor, check_reference_adapter, load_reference, save_reference
-from train.episode_log import EPISODES, turns_record, write_episodes
-from train.experiment import Experiment
-from train.folder import finish_checkpoint
-from train.importance import ratio_metrics
-from train.launch import save_launch
-from train.log_probs import written_log_probs
-from train.metrics import update_metrics, weigh_by_tokens
-from train.rollout.backends import open_player, send_weights
-from train.rollout.tokens import RolloutStats
-from train.rollout.update import EpisodeJob, PlayedEpisode, play_jobs
+from sqale_grpo.reward import Outcome, RewardParts, ablated, with_agreement
+from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
+from sqale_grpo.rollout.record import EPISODES, turns_record, write_episodes
+from sqale_grpo.rollout.tokens import RolloutStats
+from sqale_grpo.settings.run_folder import finish_checkpoint
+from sqale_grpo.train.anchor import ReferenceAnchor, check_reference_adapter, load_reference, save_reference
+from sqale_grpo.train.experiment import Experiment
+from sqale_grpo.train.launch import save_launch
+from sqale_grpo.train.log_probs import written_log_probs
+from sqale_grpo.train.metrics import ratio_metrics, update_metrics, weigh_by_tokens
+from sqale_grpo.train.player import open_player, send_weights
 
 
 def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float]:

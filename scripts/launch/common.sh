@@ -43,7 +43,7 @@ present() {
 check() {
     local processes=$1
     shift
-    WORLD_SIZE=$processes python -m train "$@" --dry-run >/dev/null
+    WORLD_SIZE=$processes sqale-grpo train "$@" --dry-run >/dev/null
 }
 
 # launch COMMAND...: become it, or print it.
@@ -66,5 +66,5 @@ one_machine() {
     number GPUS "$gpus"
     present "$gpus"
     check "$gpus" "$@"
-    launch accelerate launch --config_file "configs/accelerate/$kind.yaml" --num_processes "$gpus" -m train "$@"
+    launch accelerate launch --config_file "configs/accelerate/$kind.yaml" --num_processes "$gpus" -m sqale_grpo.train "$@"
 }

@@ -17,4 +17,4 @@ fi
 present "$each"
 check $((machines * each)) "$@"
 launch accelerate launch --config_file configs/accelerate/multinode.yaml --num_machines "$machines" \
-    --num_processes $((machines * each)) --machine_rank "$rank" --main_process_ip "$address" -m train "$@"
+    --num_processes $((machines * each)) --machine_rank "$rank" --main_process_ip "$address" -m sqale_grpo.train "$@"

@@ -6,4 +6,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need 1 "scripts/launch/single.sh CONFIG... [section.key=value ...]" "$@"
 present 1
 check 1 "$@"
-launch accelerate launch --config_file configs/accelerate/single.yaml -m train "$@"
+launch accelerate launch --config_file configs/accelerate/single.yaml -m sqale_grpo.train "$@"

@@ -9,11 +9,11 @@ from types import ModuleType
 import pytest
 import torch
 
-from env.prompts import load_prompts
-from tests.checkpoints import tiny_text_only
+from sqale_grpo.agent.bundle import NAME, write_agent
+from sqale_grpo.agent.settings import SETTINGS
+from sqale_grpo.env.prompts import load_prompts
 from tests.conftest import ROOT
-from train.agent.bundle import NAME, write_agent
-from train.agent.settings import SETTINGS
+from tests.helpers.checkpoints import tiny_text_only
 
 PROMPTS = ROOT / "configs" / "prompts" / "demo.json"
 

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from corpus import prepare
-from corpus.demo import write_demo_corpus
-from corpus.demo_shape import DemoShape
-from env.episode import Episode, EpisodeLimits
-from env.prompts import load_prompts
-from env.protocol import parse_turn
-from env.sandbox import Sandbox
+from sqale_grpo.agent.bundle import quoted, write_agent
+from sqale_grpo.agent.settings import SETTINGS
+from sqale_grpo.corpus import prepare
+from sqale_grpo.corpus.demo import DemoShape, write_demo_corpus
+from sqale_grpo.demo.explorer import Habits, play_script
+from sqale_grpo.env.episode import Episode, EpisodeLimits
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.env.protocol import parse_turn
+from sqale_grpo.env.sandbox import Sandbox
 from tests.agent.conftest import PROMPTS
 from tests.cases.conftest import read_cases
 from tests.conftest import ROOT
-from train.agent.bundle import quoted, write_agent
-from train.agent.settings import SETTINGS
-from train.demo_policy.explorer import Habits, play_script
 
 HEAVY = ("torch", "vllm", "transformers", "numpy", "env", "train")
 

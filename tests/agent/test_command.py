@@ -11,7 +11,7 @@ import sys
 import pytest
 from safetensors.torch import load_file, save_file
 
-from env.text import harmless
+from sqale_grpo.env.text import harmless
 
 SHORT = ["--backend", "transformers", "--max-turn-tokens", "8", "--tool-turns", "1"]
 

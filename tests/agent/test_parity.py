@@ -8,21 +8,21 @@ import pytest
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from env.chance import key_int
-from env.episode import Episode, EpisodeLimits
-from env.prompts import load_prompts
-from env.sandbox import Sandbox
-from evaluate.runner import choose_questions
+from sqale_grpo.agent.agent import turn_record
+from sqale_grpo.env.chance import key_int
+from sqale_grpo.env.episode import Episode, EpisodeLimits
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.evaluate.runner import choose_questions
+from sqale_grpo.rollout.chat import chat_frame
+from sqale_grpo.rollout.group import open_world
+from sqale_grpo.rollout.lockstep import play
+from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.corpora import open_corpus
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.train.experiment import episode_settings
 from tests.agent.conftest import PROMPTS
 from tests.conftest import ROOT
-from train.agent.agent import turn_record
-from train.config_load import load_config
-from train.data import open_corpus
-from train.experiment import episode_settings
-from train.rollout.chat import chat_frame
-from train.rollout.group import open_world
-from train.rollout.lockstep import play
-from train.rollout.tokens import Sampling
 
 
 def assert_same(result, episode, tokens):
@@ -59,7 +59,7 @@ def test_a_random_policy_plays_the_same_episodes_in_both(agent_module, tiny_mode
 @pytest.mark.slow
 def test_the_demo_policy_plays_200_test_questions_the_same_in_both(agent_module):
     """Schemas, questions and policy of the demo; the policy is built where it is not cached."""
-    from train.run import policy_path
+    from sqale_grpo.train.run import policy_path
 
     config = load_config([ROOT / "configs" / "demo.yaml"])
     corpus = open_corpus(config, "test")

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from train.agent.source import Module, annotation_only, unique_names, with_names, with_replaced, without_lines
+from sqale_grpo.agent.source import Module, annotation_only, unique_names, with_names, with_replaced, without_lines
 
 FIRST = "LIMIT = 1\n\ndef show(n):\n    return f'{LIMIT} {n.LIMIT}'\n"
 

@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from env.chance import rng
-from env.schema import SchemaGraph
-from sampler import choose_tables
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import choose_tables
 
 DRAWS = 20
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Limits, Sandbox
-from reward import score_group
+from sqale_grpo.env.sandbox import Limits, Sandbox
+from sqale_grpo.reward import score_group
 
 
 @dataclass(frozen=True)

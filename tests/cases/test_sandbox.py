@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
 
 LIMITS = Limits(seconds=1.0, length=1_000_000, rows=10_000)
 OUTCOME = {"denied": "denied", "timeout": "timeout_or_limit", "memory": "timeout_or_limit", "rows": "timeout_or_limit"}

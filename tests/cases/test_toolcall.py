@@ -1,6 +1,6 @@
 """Case file toolcall.jsonl: which calls and which errors a completion holds."""
 
-from env.protocol import CallError, ToolCall, parse_turn
+from sqale_grpo.env.protocol import CallError, ToolCall, parse_turn
 
 
 def test_entries(case):

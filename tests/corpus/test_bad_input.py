@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus import CorpusError, PreparedCorpus, open_prepared, prepare
-from corpus.__main__ import main
-from tests.corpus.makers import (
+from sqale_grpo.corpus import CorpusError, PreparedCorpus, open_prepared, prepare
+from tests.helpers.corpora import (
     GOOD,
     SHOP,
     database,
@@ -20,6 +19,9 @@ from tests.corpus.makers import (
     sqale_question,
     sqale_schema,
 )
+from tests.helpers.programs import program
+
+main = program("corpus")
 
 
 def silent(source: Path, out: Path) -> PreparedCorpus:
@@ -69,7 +71,9 @@ def test_the_same_command_works_after_the_mistake_is_put_right(
 def test_work_on_other_inputs_is_not_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hours of verdicts may lie in an unfinished folder: another question file is an error there."""
     source, out = own_questions(tmp_path / "in", [GOOD]), tmp_path / "out"
-    monkeypatch.setattr("corpus.preparation.write_parquet", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        "sqale_grpo.corpus.preparation.write_parquet", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         silent(source, out)
     monkeypatch.undo()
@@ -129,7 +133,7 @@ def test_the_command_line_says_what_the_system_refuses(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "index.parquet")
 
-    monkeypatch.setattr("corpus.preparation.write_parquet", full)
+    monkeypatch.setattr("sqale_grpo.corpus.preparation.write_parquet", full)
     source = own_questions(tmp_path / "in", [GOOD])
     command = ["prepare", "--corpus", "jsonl", "--source", str(source), "--out", str(tmp_path / "out")]
     assert main([*command, "--workers", "1"]) == 1
@@ -191,6 +195,6 @@ def test_a_schema_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
     questions = [sqale_question(n, name, "SELECT 1 FROM t") for n, name in enumerate(("bad", "good"))]
     folder = sqale_folder(tmp_path / "in", questions, [schemas])
-    monkeypatch.setattr("corpus.preparation.BUILD_SECONDS", 1.0)
+    monkeypatch.setattr("sqale_grpo.corpus.preparation.BUILD_SECONDS", 1.0)
     corpus = prepare("sqale", folder, tmp_path / "out", workers=1, progress=False)
     assert corpus.column("question_id") == ["s1"] and dropped(tmp_path / "out") == {"s0": "database cannot be used"}

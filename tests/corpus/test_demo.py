@@ -11,9 +11,8 @@ import pytest
 from sqale import build_database, is_usable_question
 from sqale.deserialize import STYLES
 
-from corpus import CorpusError
-from corpus.demo import write_demo_corpus
-from corpus.demo_shape import ROWS, DemoShape
+from sqale_grpo.corpus import CorpusError
+from sqale_grpo.corpus.demo import ROWS, DemoShape, write_demo_corpus
 
 PARTS = [(kind, split) for kind in ("queries", "schemas") for split in ("train", "test")]
 SIZE = DemoShape(schemas=(12, 6), questions=(8, 5))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from corpus import execution, prepare
-from env.sandbox import Limits, Sandbox, SqlError
-from env.schema import SchemaGraph
-from sampler import open_episode_database
-from tests.corpus.makers import GOOD, SHOP, database, dropped, own_questions
+from sqale_grpo.corpus import execution, prepare
+from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import open_episode_database
+from tests.helpers.corpora import GOOD, SHOP, database, dropped, own_questions
 
 VIRTUAL = """
 CREATE VIRTUAL TABLE notes USING fts5 (title, body);

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus.execution import connect
-from corpus.files import candidates, file_name, link_database, locate
-from corpus.fingerprint import fingerprint
-from tests.corpus.makers import database
+from sqale_grpo.corpus.execution import connect
+from sqale_grpo.corpus.files import candidates, file_name, fingerprint, link_database, locate
+from tests.helpers.corpora import database
 
 
 def rows(path: Path) -> list[tuple]:

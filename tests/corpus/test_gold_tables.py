@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from corpus import UnparsedSql, gold_tables
-from corpus.execution import connect, run
-from corpus.gold import GoldDatabase
-from corpus.gold_tables import fold, is_ordered
+from sqale_grpo.corpus import UnparsedSql, gold_tables
+from sqale_grpo.corpus.execution import connect, run
+from sqale_grpo.corpus.gold import GoldDatabase
+from sqale_grpo.corpus.gold_tables import fold, is_ordered
 
 TABLES = ("singer", "Concert", "order details", "Straße")
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from corpus import CorpusError
-from corpus.json_stream import read_json_array, read_json_lines
+from sqale_grpo.corpus import CorpusError
+from sqale_grpo.corpus.json_stream import read_json_array, read_json_lines
 
 
 def test_json_array_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [{"n": n, "text": 'é\\" ]},' * (n % 7)} for n in range(200)]
     (tmp_path / "a.json").write_text(json.dumps(records, indent=1, ensure_ascii=False))
-    monkeypatch.setattr("corpus.json_stream.CHUNK", 13)
+    monkeypatch.setattr("sqale_grpo.corpus.json_stream.CHUNK", 13)
     assert list(read_json_array(tmp_path / "a.json")) == records
 
 

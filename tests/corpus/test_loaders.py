@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import sqale
 
-from corpus import CorpusError
-from corpus.ehrsql import CURRENT_TIME, resolve_placeholders
-from corpus.question import RawQuestion
-from corpus.sources import LOADERS
-from tests.corpus.makers import database, json_lines, own_questions, sqale_folder, sqale_question, sqale_schema
+from sqale_grpo.corpus import CorpusError
+from sqale_grpo.corpus.ehrsql import CURRENT_TIME, resolve_placeholders
+from sqale_grpo.corpus.question import RawQuestion
+from sqale_grpo.corpus.sources import LOADERS
+from tests.helpers.corpora import database, json_lines, own_questions, sqale_folder, sqale_question, sqale_schema
 
 
 def read(corpus: str, folder: Path, split: str = "train") -> list[RawQuestion]:

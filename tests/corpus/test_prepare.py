@@ -10,10 +10,12 @@ from pathlib import Path
 import datasets
 import pytest
 
-from corpus import CorpusError, Question, open_prepared, prepare
-from corpus.__main__ import main
-from tests.corpus.makers import GOOD, database, dropped, json_lines, own_questions, sqale_folder, sqale_question
-from tests.corpus.makers import sqale_schema as schema
+from sqale_grpo.corpus import CorpusError, Question, open_prepared, prepare
+from tests.helpers.corpora import GOOD, database, dropped, json_lines, own_questions, sqale_folder, sqale_question
+from tests.helpers.corpora import sqale_schema as schema
+from tests.helpers.programs import program
+
+main = program("corpus")
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n, City"
 UNINTERRUPTIBLE = "SELECT instr(hex(zeroblob(499000)), hex(zeroblob(249000)) || 'x') FROM City"
@@ -155,7 +157,7 @@ def test_any_number_of_workers_gives_the_same_folder(tmp_path: Path, workers: in
 
 
 def test_more_questions_than_a_portion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpus.preparation.PORTION", 7)
+    monkeypatch.setattr("sqale_grpo.corpus.preparation.PORTION", 7)
     own_questions(tmp_path / "in", [f"SELECT {i} FROM City" for i in range(30)])
     corpus = silent(tmp_path / "in", tmp_path / "out", workers=2)
     assert corpus.gold_sqls() == [f"SELECT {i} FROM City" for i in range(30)]
@@ -217,10 +219,10 @@ def test_numbers_that_make_no_sense(tmp_path: Path, option: str, value: int) -> 
 
 
 def test_opening_what_is_not_prepared(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not exist or is empty: run `python -m corpus prepare"):
+    with pytest.raises(CorpusError, match="does not exist or is empty: run `sqale-grpo corpus prepare"):
         open_prepared(tmp_path / "nowhere")
     (tmp_path / "staging.work").touch()
-    with pytest.raises(CorpusError, match="was not finished: run `python -m corpus prepare"):
+    with pytest.raises(CorpusError, match="was not finished: run `sqale-grpo corpus prepare"):
         open_prepared(tmp_path)
 
 

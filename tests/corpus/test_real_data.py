@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus import PreparedCorpus, gold_tables, prepare
-from corpus.gold import GoldDatabase
+from sqale_grpo.corpus import PreparedCorpus, gold_tables, prepare
+from sqale_grpo.corpus.gold import GoldDatabase
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus import prepare
+from sqale_grpo.corpus import prepare
 from tests.conftest import ROOT
-from tests.corpus.makers import database, json_lines, sqale_folder, sqale_question, sqale_schema
+from tests.helpers.corpora import database, json_lines, sqale_folder, sqale_question, sqale_schema
 
 RESULT = ("index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json")
 SLOW = (
@@ -62,7 +62,7 @@ def killed(command: list[str], out: Path, enough: int) -> int:
 @pytest.mark.parametrize(("corpus", "make"), [("sqale", slow_sqale), ("jsonl", slow_jsonl)])
 def test_killed_again_and_again(tmp_path: Path, corpus: str, make: Callable[[Path], Path]) -> None:
     source, out = make(tmp_path / "in"), tmp_path / "out"
-    command = [sys.executable, "-m", "corpus", "prepare", "--corpus", corpus, "--workers", "2"]
+    command = [sys.executable, "-m", "sqale_grpo.corpus", "prepare", "--corpus", corpus, "--workers", "2"]
     command += ["--source", str(source), "--out", str(out)]
     early = killed(command, out, 0)
     half_way = killed(command, out, max(1, early + 1))
@@ -80,7 +80,7 @@ def test_killed_again_and_again(tmp_path: Path, corpus: str, make: Callable[[Pat
 def test_stopped_from_the_keyboard(tmp_path: Path) -> None:
     """One line, no traceback, and the same command goes on."""
     source, out = slow_jsonl(tmp_path / "in"), tmp_path / "out"
-    command = [sys.executable, "-m", "corpus", "prepare", "--corpus", "jsonl", "--workers", "1"]
+    command = [sys.executable, "-m", "sqale_grpo.corpus", "prepare", "--corpus", "jsonl", "--workers", "1"]
     command += ["--source", str(source), "--out", str(out)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while judged(out) < 1:
@@ -103,7 +103,18 @@ def test_killed_between_the_marker_and_the_end(tmp_path: Path) -> None:
 
 def test_two_at_once_share_one_preparation(tmp_path: Path) -> None:
     source = slow_sqale(tmp_path / "in")
-    command = [sys.executable, "-m", "corpus", "prepare", "--corpus", "sqale", "--workers", "1", "--limit", "20"]
+    command = [
+        sys.executable,
+        "-m",
+        "sqale_grpo.corpus",
+        "prepare",
+        "--corpus",
+        "sqale",
+        "--workers",
+        "1",
+        "--limit",
+        "20",
+    ]
     command += ["--source", str(source), "--out", str(tmp_path / "out")]
     both = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
     outputs = [process.communicate(timeout=120) for process in both]

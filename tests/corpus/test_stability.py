@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from corpus.execution import connect
-from corpus.gold import GoldDatabase
-from corpus.stability import Probes, same_rows
-from tests.corpus.makers import database
+from sqale_grpo.corpus.execution import connect
+from sqale_grpo.corpus.gold import GoldDatabase
+from sqale_grpo.corpus.stability import Probes, same_rows
+from tests.helpers.corpora import database
 
 SCRIPT = """
 CREATE TABLE runner (id INTEGER PRIMARY KEY, name TEXT, team TEXT, points INT, weight REAL, born TEXT);

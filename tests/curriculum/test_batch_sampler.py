@@ -4,8 +4,8 @@ import pytest
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
 from torch.utils.data import BatchSampler
 
-from curriculum import Buckets, Curriculum, MixtureSchedule
-from curriculum.batch_sampler import CurriculumSampler
+from sqale_grpo.curriculum import Buckets, Curriculum, MixtureSchedule
+from sqale_grpo.curriculum.batch_sampler import CurriculumSampler
 
 UPDATES = 5
 CURRICULUM_BUCKETS, SCHEDULE = Buckets.from_lengths(range(500)), MixtureSchedule(warmup=2, ramp=2)

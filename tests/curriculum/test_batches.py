@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum import Buckets, Curriculum, MixtureSchedule
-from curriculum.rounding import BLOCK, DrawCounts
+from sqale_grpo.curriculum import Buckets, Curriculum, MixtureSchedule
+from sqale_grpo.curriculum.rounding import BLOCK, DrawCounts
 
 BUCKETS = Buckets.from_lengths(range(4000))
 RECIPE = Curriculum(BUCKETS, MixtureSchedule(), 18, 42)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum import Buckets
+from sqale_grpo.curriculum import Buckets
 
 
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=300))

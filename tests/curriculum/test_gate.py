@@ -2,7 +2,7 @@
 
 import pytest
 
-from curriculum import gate_closed, gate_probability
+from sqale_grpo.curriculum import gate_closed, gate_probability
 
 
 @pytest.mark.parametrize(

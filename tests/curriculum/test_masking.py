@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum import masked_length, masked_sql
+from sqale_grpo.curriculum import masked_length, masked_sql
 
 CASES = [
     ("SELECT  name\n\tFROM t ;", "SELECT name FROM t"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curriculum import MixtureSchedule
+from sqale_grpo.curriculum import MixtureSchedule
 
 START, END = (0.40, 0.30, 0.20, 0.10), (0.15, 0.20, 0.25, 0.40)
 

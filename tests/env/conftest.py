@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Sandbox
+from sqale_grpo.env.sandbox import Sandbox
 
 SHOP = """
 CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT, note TEXT, photo BLOB);

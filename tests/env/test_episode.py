@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from env.episode import CallRecord, Episode, EpisodeLimits, Finished, Observation
-from env.sandbox import Sandbox
+from sqale_grpo.env.episode import CallRecord, Episode, EpisodeLimits, Finished, Observation
+from sqale_grpo.env.sandbox import Sandbox
 
 WORKS = "SELECT id FROM customers WHERE id < 3"
 FAILS = "SELECT nope FROM customers"

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from env.episode import Episode, EpisodeLimits, Finished, Observation
-from env.protocol import same_query_key
-from env.sandbox import Sandbox
+from sqale_grpo.env.episode import Episode, EpisodeLimits, Finished, Observation
+from sqale_grpo.env.protocol import same_query_key
+from sqale_grpo.env.sandbox import Sandbox
 
 QUERIES = st.sampled_from(
     [

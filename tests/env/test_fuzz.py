@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
 
 FUZZING = settings.get_current_profile_name() == "fuzz"
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "20000" if FUZZING else "300"))

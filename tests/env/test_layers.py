@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from env.connect import read_only_uri
-from env.limits import Limits
-from env.pool import WorkerPool
-from env.query import Connection
-from env.sandbox import Sandbox
-from tests.env.people import SCHEMA, build
+from sqale_grpo.env.connect import read_only_uri
+from sqale_grpo.env.limits import Limits
+from sqale_grpo.env.pool import WorkerPool
+from sqale_grpo.env.query import Connection
+from sqale_grpo.env.sandbox import Sandbox
+from tests.helpers.people import SCHEMA, build
 
 VIEW = "CREATE VIEW evil AS SELECT load_extension('x.so');"
 

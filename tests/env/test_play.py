@@ -4,7 +4,9 @@ import io
 
 import pytest
 
-from env.__main__ import main
+from tests.helpers.programs import program
+
+main = program("env")
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from env.episode import Episode, EpisodeLimits
-from env.prompts import OWN_FILE, load_prompts
-from env.protocol import SIGNATURES
+from sqale_grpo.env.episode import Episode, EpisodeLimits
+from sqale_grpo.env.prompts import OWN_FILE, load_prompts
+from sqale_grpo.env.protocol import SIGNATURES
 
 OWN = json.loads(OWN_FILE.read_text(encoding="utf-8"))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from env.protocol import SIGNATURES, CallError, ToolCall, final_sql, parse_turn, same_query_key
+from sqale_grpo.env.protocol import SIGNATURES, CallError, ToolCall, final_sql, parse_turn, same_query_key
 
 COLUMN = {"table_name": "t", "column_name": "c"}
 

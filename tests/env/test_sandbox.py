@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from env.limits import LARGEST
-from env.sandbox import Limits, Sandbox, WorkerPool
-from env.schema import SchemaGraph
-from tests.env.people import SCHEMA, build, failure
+from sqale_grpo.env.limits import LARGEST
+from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
+from sqale_grpo.env.schema import SchemaGraph
+from tests.helpers.people import SCHEMA, build, failure
 
 
 @pytest.fixture(scope="module")

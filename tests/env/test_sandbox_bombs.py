@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
-from tests.env.bombs import BOMBS, DEAF, ENDLESS
+from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+from tests.helpers.bombs import BOMBS, DEAF, ENDLESS
 
 """The workers behind the sandbox: what ends, what is replaced, what is left behind, who waits for whom."""
 

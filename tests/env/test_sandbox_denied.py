@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Limits, Sandbox, WorkerPool
-from tests.env.people import SCHEMA, build, failure
+from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
+from tests.helpers.people import SCHEMA, build, failure
 
 
 @pytest.fixture(scope="module")

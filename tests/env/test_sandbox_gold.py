@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
 
 SHORTEST, LONGEST = 2_000, 500
 LIMITS = Limits(seconds=30.0)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from env import pool as pool_module
-from env.episode import Episode
-from env.sandbox import Limits, Sandbox, SqlError, WorkerPool
-from tests.env.bombs import DEAF, ENDLESS
+from sqale_grpo.env import pool as pool_module
+from sqale_grpo.env.episode import Episode
+from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+from tests.helpers.bombs import DEAF, ENDLESS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,7 +92,7 @@ def test_an_exception_in_the_waiting_thread_leaves_no_stray_answer(database):
 def test_workers_end_with_a_parent_that_is_killed(database):
     script = f"""
 import sys, threading, time
-from env.sandbox import Limits, Sandbox, WorkerPool
+from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
 pool = WorkerPool(workers=1)
 sandbox = Sandbox({str(database)!r}, Limits(seconds=60), pool)
 sandbox.execute("SELECT 1")

@@ -9,8 +9,8 @@ from contextlib import closing
 import networkx
 import pytest
 
-from env.names import fold_name
-from env.schema import ForeignKey, SchemaGraph
+from sqale_grpo.env.schema import ForeignKey, SchemaGraph
+from sqale_grpo.env.text import fold_name
 
 
 def graph_of(ddl: str) -> SchemaGraph:

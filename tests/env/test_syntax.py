@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from env.pool import WorkerPool, default_pool
-from env.syntax import parse_error, statements, tokens, unblanked
+from sqale_grpo.env.pool import WorkerPool, default_pool
+from sqale_grpo.env.syntax import parse_error, statements, tokens, unblanked
 
 TRIGGER = "CREATE TRIGGER t AFTER INSERT ON x BEGIN SELECT 1; SELECT 2; END"
 

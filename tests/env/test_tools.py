@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from env.protocol import SIGNATURES, ToolCall
-from env.sandbox import Sandbox
-from env.schema import SchemaGraph
-from env.tools import EpisodeLimits, ToolResult, run_tool
+from sqale_grpo.env.protocol import SIGNATURES, ToolCall
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.env.tools import EpisodeLimits, ToolResult, run_tool
 
 LIMITS = EpisodeLimits()
 

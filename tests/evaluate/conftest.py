@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from corpus import PreparedCorpus, prepare
-from train.config import PolicyConfig
-from train.demo_policy.model import tiny_model, train_tokenizer
+from sqale_grpo.corpus import PreparedCorpus, prepare
+from sqale_grpo.demo.model import tiny_model, train_tokenizer
+from sqale_grpo.settings.keys import PolicyConfig
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluate.intervals import bootstrap, bootstrap_seeds, paired_difference, ratio, wilson
+from sqale_grpo.evaluate.intervals import bootstrap, bootstrap_seeds, paired_difference, ratio, wilson
 
 
 def test_wilson_interval_of_a_known_case():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluate.literals import appears, count_literals, literals_of_answer, string_literals
+from sqale_grpo.evaluate.literals import appears, count_literals, literals_of_answer, string_literals
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from itertools import combinations
 
 import pytest
 
-from evaluate.episode_metrics import opened_all
-from evaluate.intervals import wilson
-from evaluate.metrics import majority, pass_at, run_difference, summarize
-from tests.evaluate.rows import row
+from sqale_grpo.evaluate.chunk import opened_all
+from sqale_grpo.evaluate.intervals import wilson
+from sqale_grpo.evaluate.metrics import majority, pass_at, run_difference, summarize
+from tests.helpers.rows import row
 
 
 def test_recall_matches_names_as_sqlite_does():

@@ -13,11 +13,11 @@ from contextlib import closing
 
 import pytest
 
-from corpus import Question
-from corpus.ehrsql import CURRENT_TIME
-from env.chance import rng
-from env.sandbox import Limits, Sandbox
-from evaluate.episode_metrics import official_verdict
+from sqale_grpo.corpus import Question
+from sqale_grpo.corpus.ehrsql import CURRENT_TIME
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.sandbox import Limits, Sandbox
+from sqale_grpo.evaluate.chunk import official_verdict
 
 PAIRS = 500
 CAP = Limits().rows

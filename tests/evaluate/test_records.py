@@ -3,8 +3,8 @@
 import pyarrow.parquet as pq
 import pytest
 
-from evaluate.records import RECORD, TokenCounts, read_records, record_files, token_counts, write_records
-from train.episode_log import SCHEMA, read_episodes
+from sqale_grpo.evaluate.records import RECORD, TokenCounts, read_records, record_files, token_counts, write_records
+from sqale_grpo.rollout.record import SCHEMA, read_episodes
 
 
 def test_rows_come_back_in_the_order_of_questions_whatever_the_order_of_files(tmp_path):

@@ -4,14 +4,17 @@ import sqlite3
 
 import pytest
 
-from env.episode import Episode
-from env.sandbox import Sandbox
-from evaluate.__main__ import main
-from evaluate.replay import find_episode, visible
-from tests.evaluate.folders import write_evaluation
-from tests.evaluate.rows import row
-from train.config_check import ConfigError
-from train.episode_log import EPISODES, turns_record, write_episodes
+from sqale_grpo.env.episode import Episode
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.text import harmless
+from sqale_grpo.evaluate.replay import find_episode
+from sqale_grpo.rollout.record import EPISODES, turns_record, write_episodes
+from sqale_grpo.settings.check import ConfigError
+from tests.helpers.folders import write_evaluation
+from tests.helpers.programs import program
+from tests.helpers.rows import row
+
+main = program("evaluate")
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 [red]x[/red] \u202egnp.exe \u009b31m \u200b end\rover"
 
@@ -75,8 +78,8 @@ def test_what_was_recorded_never_drives_the_terminal(tmp_path, played, capsys):
 
 
 def test_letters_of_any_script_stay():
-    assert visible("Größe 名前 naïve\tx\ny") == "Größe 名前 naïve\tx\ny"
-    assert visible("\udc80\u2028\U000e0041") == "\\udc80\\u2028\\U000e0041"
+    assert harmless("Größe 名前 naïve\tx\ny") == "Größe 名前 naïve\tx\ny"
+    assert harmless("\udc80\u2028\U000e0041") == "\\udc80\\u2028\\U000e0041"
 
 
 @pytest.mark.parametrize(

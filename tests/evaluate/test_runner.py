@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from corpus import PreparedCorpus
-from evaluate.command import main
-from evaluate.config import EvaluationConfig, load_evaluation
-from evaluate.evaluations import read_evaluation
-from evaluate.records import read_records, record_files
-from evaluate.runner import choose_questions, run_evaluation
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.evaluate.evaluations import read_evaluation
+from sqale_grpo.evaluate.records import read_records, record_files
+from sqale_grpo.evaluate.runner import choose_questions, run_evaluation
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
 from tests.conftest import ROOT
-from tests.corpus.makers import own_questions
-from train.config_check import ConfigError
+from tests.helpers.corpora import own_questions
+from tests.helpers.programs import program
+
+main = program("evaluate")
 
 DEMO = ROOT / "configs" / "eval" / "demo.yaml"
 PROMPTS = ROOT / "configs" / "prompts" / "demo.json"
@@ -84,7 +86,7 @@ SMALL = ["questions=20", "batch=4", "sampling.max_turn_tokens=16", "sampling.max
 
 def command(prepared: Path, policy: Path, output: Path) -> list[str]:
     places = [f"corpus.prepared={prepared}", f"model={policy}", f"output={output}", f"env.prompts={PROMPTS}"]
-    return [sys.executable, "-m", "evaluate", str(DEMO), *SMALL, *places]
+    return [sys.executable, "-m", "sqale_grpo.evaluate", str(DEMO), *SMALL, *places]
 
 
 def test_killed_and_started_again_it_gives_the_same_table(
@@ -188,7 +190,7 @@ def test_a_dry_run_says_what_would_happen_and_writes_nothing(tmp_path: Path, cap
     given = [str(DEMO), f"output={tmp_path / 'runs'}", f"corpus.prepared={tmp_path}", "corpus.name=bird"]
     assert main([*given, "--dry-run"]) == 0
     told = capsys.readouterr().out
-    assert "python -m corpus prepare --corpus bird --source PATH --split test" in told
+    assert "sqale-grpo corpus prepare --corpus bird --source PATH --split test" in told
     assert "200 questions x 1 = 200, tables sampled" in told and "(new)" in told
     assert not (tmp_path / "runs").exists()
     assert main([*given]) == 2

@@ -13,13 +13,13 @@ import httpx
 import pytest
 from rich.console import Console
 
-from corpus import PreparedCorpus
-from evaluate.config import load_evaluation
-from evaluate.records import read_records
-from evaluate.runner import run_evaluation
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.demo.build import make_policy
+from sqale_grpo.evaluate.records import read_records
+from sqale_grpo.evaluate.runner import run_evaluation
+from sqale_grpo.settings.evaluation import load_evaluation
+from sqale_grpo.settings.load import load_config
 from tests.conftest import ROOT
-from train.config_load import load_config
-from train.demo_policy.build import make_policy
 
 # Trained for some seconds: it writes calls in plain ASCII, which text carries from and to a server as they are.
 SHORT = [

@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from corpus import PreparedCorpus
-from evaluate.chat_play import turn_text
-from evaluate.config import ServerConfig, load_evaluation
-from evaluate.http_client import Client, Refused, ServerError, backoff, retry_after
-from evaluate.records import read_records
-from evaluate.runner import EvaluationError, run_evaluation
-from evaluate.server import open_server
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.evaluate.http_client import Client, Refused, ServerError, backoff, retry_after
+from sqale_grpo.evaluate.records import read_records
+from sqale_grpo.evaluate.runner import EvaluationError, run_evaluation
+from sqale_grpo.evaluate.server import open_server, turn_text
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import ServerConfig, load_evaluation
 from tests.conftest import ROOT
-from train.config_check import ConfigError
 
 KEY = "sk-test-123456"
 CHAT_ANSWER = {

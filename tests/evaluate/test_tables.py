@@ -6,14 +6,17 @@ import io
 import pytest
 import yaml
 
-from evaluate import published, tables
-from evaluate.evaluations import find_evaluations, read_evaluation, sizes
-from evaluate.intervals import wilson
-from evaluate.plots import draw_plots
-from tests.evaluate.folders import write_evaluation
-from tests.evaluate.rows import row
-from train.config_check import ConfigError
-from train.config_load import load_config
+from sqale_grpo.evaluate import published, tables
+from sqale_grpo.evaluate.evaluations import find_evaluations, read_evaluation, sizes
+from sqale_grpo.evaluate.intervals import wilson
+from sqale_grpo.evaluate.plots import draw_plots
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.load import load_config
+from tests.helpers.folders import write_evaluation
+from tests.helpers.programs import program
+from tests.helpers.rows import row
+
+evaluate = program("evaluate")
 
 
 def answers(right: int, n: int = 20, **changes):
@@ -74,9 +77,9 @@ def test_differences_are_paired_and_refuse_other_questions(runs, tmp_path, capsy
     found = tables.differences_table(tables.read_evaluations([runs / "base-gold", tmp_path / "other"]))
     assert found.rows[0][3] == "–"
     assert "different questions (1 of 20 only in the first, 0 of 19 only in the second, e.g. q19)" in found.notes[0]
-    assert tables.main(["--compare", str(runs / "base-gold"), str(tmp_path / "other")]) == 2
+    assert evaluate(["tables", "--compare", str(runs / "base-gold"), str(tmp_path / "other")]) == 2
     assert "different questions" in capsys.readouterr().err
-    assert tables.main(["--compare", str(runs / "base-gold"), str(runs / "l0-gold")]) == 0
+    assert evaluate(["tables", "--compare", str(runs / "base-gold"), str(runs / "l0-gold")]) == 0
     assert "large - base: 20.0 [" in capsys.readouterr().out
 
 
@@ -129,7 +132,7 @@ def test_names_of_the_card(model, name):
 
 
 def test_a_demo_run_is_not_the_papers(tmp_path):
-    from train.config_load import save_config
+    from sqale_grpo.settings.load import save_config
 
     save_config(load_config(["configs/demo.yaml"]), tmp_path / "config.yaml")
     assert published.published_name(str(tmp_path)) is None
@@ -162,7 +165,7 @@ def test_several_candidates_have_a_table(tmp_path):
 def test_the_command_prints_and_writes_everything(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     out = tmp_path / "out"
-    assert tables.main([str(runs), "--out", str(out)]) == 0
+    assert evaluate(["tables", str(runs), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "50.0 (75.0) [29.9, 70.1]" in shown
     page = (out / "tables.md").read_text()
@@ -185,16 +188,23 @@ def test_plots_of_the_same_evaluations_are_the_same_bytes(runs, tmp_path):
 
 def test_names_are_text_and_no_markup(tmp_path, capsys):
     write_evaluation(tmp_path / "a", answers(5), group="_[red]x[/red]|y$^{$")
-    assert tables.main([str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert evaluate(["tables", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     assert "_[red]x[/red]|y$^{$" in capsys.readouterr().out
     assert "_[red]x[/red]\\|y$^{$" in (tmp_path / "out" / "tables.md").read_text()
     assert "_[red]x[/red]|y$^{$" in (tmp_path / "out" / "compute_demo.svg").read_text()
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
-    assert tables.main([]) == 2
+    assert (
+        evaluate(
+            [
+                "tables",
+            ]
+        )
+        == 2
+    )
     assert "no evaluation given" in capsys.readouterr().err
-    assert tables.main([str(tmp_path / "nothing")]) == 2
+    assert evaluate(["tables", str(tmp_path / "nothing")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     folder = write_evaluation(tmp_path / "a", answers(5))
     (folder / "summary.json").write_text("{")

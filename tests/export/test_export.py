@@ -10,16 +10,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Qwen3_5ForConditionalGeneration
 
-from env.prompts import load_prompts
-from tests.checkpoints import tiny_text_only, tiny_vision_language
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.export.curves import draw, means
+from sqale_grpo.export.folder import run_settings
+from sqale_grpo.export.verify import verify
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.load import load_config, save_config
+from sqale_grpo.settings.run_folder import COMPLETE, CONFIG
 from tests.conftest import ROOT
-from train.config_check import ConfigError
-from train.config_load import load_config, save_config
-from train.export.command import main
-from train.export.curves import draw, means
-from train.export.folder import run_settings
-from train.export.verify import verify
-from train.folder import COMPLETE, CONFIG
+from tests.helpers.checkpoints import tiny_text_only, tiny_vision_language
+from tests.helpers.programs import program
+
+main = program("export")
 
 PROMPTS = "configs/prompts/demo.json"
 
@@ -75,7 +77,7 @@ def exported(vision_run, tmp_path_factory):
     (folder / "summary.json").write_text(json.dumps(summary))
     out = tmp_path_factory.mktemp("exports") / "ada"
     done = subprocess.run(
-        [sys.executable, "scripts/export.py", str(run), "--out", str(out)],
+        [sys.executable, "-m", "sqale_grpo.export", str(run), "--out", str(out)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from tests.checkpoints import tiny_text_only
+from sqale_grpo.train.push import LOG, PUSHES, CheckpointPush, link_checkpoint
 from tests.conftest import ROOT
-from tests.export.hub import Hub
 from tests.export.test_export import make_run
-from train.push import LOG, PUSHES, CheckpointPush, link_checkpoint
+from tests.helpers.checkpoints import tiny_text_only
+from tests.helpers.hub import Hub
 
 PUSH = (
-    "import sys; from pathlib import Path; from train.export.push import push_folder;"
+    "import sys; from pathlib import Path; from sqale_grpo.export.push import push_folder;"
     "push_folder(Path(sys.argv[1]), 'ada/shop', print, dry_run='dry' in sys.argv, private='public' not in sys.argv)"
 )
 

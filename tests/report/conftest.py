@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, Page, Playwright, expect, sync_playwright
 
-from corpus import PreparedCorpus
-from report.file import write_report
-from tests.report.makers import make_run, prepared
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.report.page import write_report
+from tests.helpers.reports import make_run, prepared
 
 HINT = "no Chromium found: `make browser` installs one, or set CHROMIUM to its program"
 FLAGS = (

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from curriculum import MixtureSchedule
-from report.alarms import alarms
-from report.charts import chart_data
-from report.counts import Group, Reader, count_file
-from report.curves import Curves, planned, run_curves
-from report.folders import RunFolder, open_folder
-from report.page import group_shares
-from report.published import is_papers_run
-from report.sample import choose_groups
-from tests.report.makers import make_config
-from train.config_load import load_config
+from sqale_grpo.curriculum import MixtureSchedule
+from sqale_grpo.report.alarms import alarms
+from sqale_grpo.report.charts import chart_data
+from sqale_grpo.report.counts import Group, Reader, count_file
+from sqale_grpo.report.curves import Curves, is_papers_run, planned, run_curves
+from sqale_grpo.report.episodes import choose_groups
+from sqale_grpo.report.folders import RunFolder, open_folder
+from sqale_grpo.report.page import group_shares
+from sqale_grpo.settings.load import load_config
+from tests.helpers.reports import make_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +39,7 @@ def test_a_file_is_read_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None
     reader = Reader()
     files = sorted((run / "episodes").glob("*.parquet"))
     first, _ = reader.counts(files[:4])
-    monkeypatch.setattr("report.counts.count_file", lambda path: pytest.fail(f"{path} is read again"))
+    monkeypatch.setattr("sqale_grpo.report.counts.count_file", lambda path: pytest.fail(f"{path} is read again"))
     assert reader.counts(files[:4])[0] == first
 
 

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from corpus import PreparedCorpus
-from report.counts import COLUMNS, count_file
-from report.curves import run_curves
-from report.episodes import read_groups
-from report.folders import RunFolder, open_folder, open_folders, read_metrics
-from report.page import Page
-from tests.report.makers import make_run
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.report.counts import COLUMNS, count_file
+from sqale_grpo.report.curves import run_curves
+from sqale_grpo.report.episodes import read_groups
+from sqale_grpo.report.folders import RunFolder, open_folder, open_folders, read_metrics
+from sqale_grpo.report.page import Page
+from sqale_grpo.rollout.record import SCHEMA
+from tests.helpers.reports import make_run
 from tests.report.test_folders import make_evaluation
-from train.episode_log import SCHEMA
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.drawing import ROWS, draw
+from sqale_grpo.report.drawing import ROWS, draw
 
 
 def test_columns_are_distances_from_the_gold_tables() -> None:

@@ -10,17 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from corpus import PreparedCorpus
-from evaluate.config import EvaluationConfig
-from evaluate.records import write_records
-from report.databases import Databases, Wanted
-from report.evaluations import DIFFERENCE, table
-from report.file import write_report
-from report.folders import EvaluationFolder, ReportError, RunFolder, distinct_names, open_folder, open_folders
-from report.page import Page
-from scripts.report import main
-from tests.report.makers import TABLES, make_config, make_run, play_update
-from train.config_load import save_config, to_yaml
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.evaluate.records import write_records
+from sqale_grpo.report.databases import Databases, Wanted
+from sqale_grpo.report.evaluations import DIFFERENCE, table
+from sqale_grpo.report.folders import (
+    EvaluationFolder,
+    ReportError,
+    RunFolder,
+    distinct_names,
+    open_folder,
+    open_folders,
+)
+from sqale_grpo.report.page import Page, write_report
+from sqale_grpo.settings.evaluation import EvaluationConfig
+from sqale_grpo.settings.load import save_config, to_yaml
+from tests.helpers.programs import program
+from tests.helpers.reports import TABLES, make_config, make_run, play_update
+
+main = program("report")
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,7 +155,7 @@ def test_queries_have_no_more_than_their_time(run: Path, corpus: PreparedCorpus)
 
 
 def test_the_program_writes_the_page_and_names_it(run: Path, tmp_path: Path) -> None:
-    program = [sys.executable, "scripts/report.py", str(run), "--out", str(tmp_path / "r.html"), "--groups", "3"]
+    program = [sys.executable, "-m", "sqale_grpo.report", str(run), "--out", str(tmp_path / "r.html"), "--groups", "3"]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)
     assert str(tmp_path / "r.html") in done.stdout
     html = (tmp_path / "r.html").read_text()

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from corpus import PreparedCorpus
-from report.charts import CHARTS, Chart
-from report.counts import TIERS
-from report.curves import Curves
-from report.file import write_report
-from report.page import ASSETS, RUN_COLOURS
-from tests.report.makers import HOSTILE, QUESTIONS, make_run
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.report.charts import CHARTS, Chart
+from sqale_grpo.report.counts import TIERS
+from sqale_grpo.report.curves import Curves
+from sqale_grpo.report.page import ASSETS, RUN_COLOURS, write_report
+from tests.helpers.reports import HOSTILE, QUESTIONS, make_run
 from tests.report.test_folders import make_evaluation
 
 Visit = Callable[..., Page]

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from corpus import PreparedCorpus
-from report.folders import EvaluationFolder, RunFolder
-from report.page import Page as Report
-from report.watch import HOST, Watcher, make_server
-from tests.report.makers import add_update, make_run
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.report.folders import EvaluationFolder, RunFolder
+from sqale_grpo.report.page import Page as Report
+from sqale_grpo.report.watch import HOST, Watcher, make_server
+from tests.helpers.reports import add_update, make_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -119,7 +119,7 @@ def test_an_open_page_follows_the_run(
 
 
 def test_ctrl_c_ends_the_program(run: Path) -> None:
-    program = [sys.executable, "scripts/report.py", str(run), "--watch", "--port", "0"]
+    program = [sys.executable, "-m", "sqale_grpo.report", str(run), "--watch", "--port", "0"]
     process = subprocess.Popen(
         program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )

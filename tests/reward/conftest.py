@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Limits, QueryResult, Sandbox
+from sqale_grpo.env.sandbox import Limits, QueryResult, Sandbox
 
 SHOP = """
 CREATE TABLE region(id INTEGER PRIMARY KEY, name TEXT);

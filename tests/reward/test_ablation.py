@@ -2,8 +2,8 @@
 
 import pytest
 
-from reward import Outcome, RewardParts, ablated
-from reward.score import executable_reward
+from sqale_grpo.reward import Outcome, RewardParts, ablated
+from sqale_grpo.reward.score import executable_reward
 
 OUTCOMES = {
     "equivalent": Outcome("equivalent", 3.0, f1=1.0, join_share=1.0),

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from env.chance import rng
-from reward import matching
-from reward.compare import compare, match_rows, same_value
-from tests.reward import slow
+from sqale_grpo.env.chance import rng
+from sqale_grpo.reward import matching
+from sqale_grpo.reward.compare import compare, match_rows, same_value
+from tests.helpers import slow
 from tests.reward.conftest import result
 
 # Values whose neighbours within the tolerance overlap, so that equality is not transitive; none sits on an edge.
@@ -121,8 +121,8 @@ def test_thousands_of_near_rows_are_matched_in_bounded_time(width):
 
 
 def test_a_matching_cut_short_is_too_small_never_too_large_and_symmetric(monkeypatch):
-    monkeypatch.setattr("reward.matching.WORK", 200)
-    monkeypatch.setattr("reward.matching.SMALL_BLOCK", 0)
+    monkeypatch.setattr("sqale_grpo.reward.matching.WORK", 200)
+    monkeypatch.setattr("sqale_grpo.reward.matching.SMALL_BLOCK", 0)
     left = [(1 + index * 3e-7, 1.0) for index in range(60)]
     right = [(1 + index * 3e-7 + 2e-6, 1.0) for index in range(60)]
     cut_short = match_rows(left, right).size
@@ -149,7 +149,7 @@ def test_the_bound_of_work_is_one_for_all_blocks(chains, monkeypatch):
         done += before - self.work
         return pairs
 
-    monkeypatch.setattr("reward.matching.Augmenting.size", counted)
+    monkeypatch.setattr("sqale_grpo.reward.matching.Augmenting.size", counted)
     left, right = near_chains(chains, 1), near_chains(chains, 2)
     match = match_rows(left, right)
     assert done < 1.1 * matching.WORK and match.size > 9_000

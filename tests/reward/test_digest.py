@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reward.compare import same_results, same_value
-from reward.digest import BELOW, KEPT_CELLS, NEAREST, digest, rounded, same_digest
+from sqale_grpo.reward.compare import same_results, same_value
+from sqale_grpo.reward.digest import BELOW, KEPT_CELLS, NEAREST, digest, rounded, same_digest
 from tests.reward.conftest import result
 from tests.reward.test_compare import pairs_of_results
 

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from env.schema import SchemaGraph
-from reward.joins import join_share
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.reward.joins import join_share
 from tests.reward.conftest import SHOP
 
 ON = "ON o.customer_id = c.id"

@@ -1,12 +1,14 @@
-"""python -m reward: scores a file's lines, and says where a line is wrong."""
+"""sqale-grpo reward: scores a file's lines, and says where a line is wrong."""
 
 import json
 
 import pytest
 
-from reward.__main__ import main
-from reward.score import score_group
+from sqale_grpo.reward.score import score_group
+from tests.helpers.programs import program
 from tests.reward.test_score import ANSWERS, GOLDS, Question
+
+main = program("reward")
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from env.sandbox import Limits, Sandbox, SqlError
-from reward import bird_match, bird_verdict, compare, ehrsql_match, ehrsql_verdict, score_candidate
+from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError
+from sqale_grpo.reward import bird_match, bird_verdict, compare, ehrsql_match, ehrsql_verdict, score_candidate
 from tests.reward.conftest import build, result
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import pytest
 import sqlglot
 
-from env.chance import rng
-from env.names import fold_name
-from env.sandbox import Limits, Sandbox, WorkerPool
-from env.schema import SchemaGraph
-from reward import score_group
-from tests.reward import slow
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.env.text import fold_name
+from sqale_grpo.reward import score_group
+from tests.helpers import slow
 
 QUESTIONS, SPARE = 3_000, 150
 SECONDS = 0.5  # a mutation that drops a join may run for ever: it is left out

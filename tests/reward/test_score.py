@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from env.sandbox import Limits, Sandbox, WorkerPool
-from reward import GoldError, score_candidate, score_group, with_agreement
-from reward.gold import GoldResults, gold_results
-from reward.score import BEST_WRONG, STEP, executable_reward
+from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
+from sqale_grpo.reward import GoldError, score_candidate, score_group, with_agreement
+from sqale_grpo.reward.gold import GoldResults, gold_results
+from sqale_grpo.reward.score import BEST_WRONG, STEP, executable_reward
 from tests.reward.conftest import SHOP, build
 
 JOIN = "customer c JOIN orders o ON o.customer_id = c.id"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sampler import open_episode_database
-from tests.sampler.databases import ZOO, write_database
+from sqale_grpo.sampler import open_episode_database
+from tests.helpers.databases import ZOO, write_database
 
 Opener = Callable[[Path, list[str]], AbstractContextManager[Path]]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from env.schema import SchemaGraph
-from sampler import build_database, open_episode_database
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import build_database, open_episode_database
+from tests.helpers.databases import ZOO, ZOO_TABLES, catalog, connect, contents, rows, write_database
 from tests.sampler.conftest import Opener
-from tests.sampler.databases import ZOO, ZOO_TABLES, catalog, connect, contents, rows, write_database
 
 FORMS = {
     "plain": (),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from env.chance import rng
-from env.schema import SchemaGraph
-from sampler import choose_tables, select_tables
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import choose_tables, select_tables
 
 
 def make_graph(edges: dict[str, list[str]]) -> SchemaGraph:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sampler import open_episode_database
-from sampler.folders import memory_root, scratch_folder
+from sqale_grpo.sampler import open_episode_database
+from sqale_grpo.sampler.folders import memory_root, scratch_folder
 from tests.conftest import ROOT
 
 # Opens one database by each way under the roots given, reports the folders, then waits or ends.
 PROGRAM = """
 import sys
 from pathlib import Path
-from sampler.folders import scratch_folder
+from sqale_grpo.sampler.folders import scratch_folder
 folder = scratch_folder(Path(sys.argv[1]))
 (folder / "0.sqlite").write_bytes(b"rows")
 print(folder, flush=True)

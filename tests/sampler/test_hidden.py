@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Sandbox, SqlError
-from env.schema import SchemaGraph
-from sampler import open_episode_database
+from sqale_grpo.env.sandbox import Sandbox, SqlError
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import open_episode_database
+from tests.helpers.databases import ZOO, ZOO_TABLES, connect, rows, write_database
 from tests.sampler.conftest import Opener
-from tests.sampler.databases import ZOO, ZOO_TABLES, connect, rows, write_database
 
 SHOWN = ["tag", "author"]
 HIDDEN = [name for name in [*ZOO_TABLES, "cheap", "notes_data", "boxes_node"] if name not in SHOWN]

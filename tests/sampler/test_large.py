@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from env.sandbox import Sandbox
-from sampler import open_episode_database
-from tests.sampler.databases import ZOO, ZOO_TABLES, contents, rows, write_database
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.sampler import open_episode_database
+from tests.helpers.databases import ZOO, ZOO_TABLES, contents, rows, write_database
 
 MB = 2**20
 

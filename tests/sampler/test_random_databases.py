@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from env.schema import SchemaGraph
-from sampler import open_episode_database, select_tables
-from tests.sampler.databases import catalog, connect, contents
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import open_episode_database, select_tables
+from tests.helpers.databases import catalog, connect, contents
 
 TABLES = ["a", "select", "Order Details", "o'brien", "Ärger", 'q"q', "t;--", "1st", "back`tick", "new\nline", "rowid"]
 COLUMNS = ["id", "B", "c d", "rowid", "oid", "_rowid_", 'e"f', "ü"]

@@ -9,11 +9,11 @@ from pathlib import Path
 import networkx
 import pytest
 
-from corpus.gold_tables import gold_tables
-from env.chance import rng
-from env.schema import SchemaGraph
-from sampler import open_episode_database, select_tables
-from tests.sampler.databases import catalog, contents, rows
+from sqale_grpo.corpus.gold_tables import gold_tables
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import open_episode_database, select_tables
+from tests.helpers.databases import catalog, contents, rows
 
 MODES = ("sampled", "gold", "distractors:32", "full")
 QUESTIONS = 2000

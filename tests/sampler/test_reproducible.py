@@ -7,10 +7,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from env.chance import rng
-from env.schema import SchemaGraph
-from sampler import open_episode_database, select_tables
-from tests.sampler.databases import write_database
+from sqale_grpo.env.chance import rng
+from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.sampler import open_episode_database, select_tables
+from tests.helpers.databases import write_database
 
 DRAWS = [(42, update, f"question {number}") for update in (0, 7, 1700) for number in range(4)]
 

@@ -11,8 +11,8 @@ from torch.multiprocessing import start_processes
 from transformers import PreTrainedTokenizerBase, Qwen3_5ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from train.anchor import copy_weights, load_reference, save_reference
-from train.sharded import unsharded
+from sqale_grpo.train.anchor import copy_weights, load_reference, save_reference
+from sqale_grpo.train.sharded import unsharded
 
 
 def plain_trl(policy: Path, tokenizer: PreTrainedTokenizerBase, out: Path, steps: int) -> GRPOTrainer:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from corpus import PreparedCorpus, prepare
-from env.sandbox import default_pool
-from train.config_check import ConfigError
-from train.config_load import load_config
-from train.experiment import episode_settings, make_experiment
-from train.inputs import check_inputs
+from sqale_grpo.corpus import PreparedCorpus, prepare
+from sqale_grpo.env.sandbox import default_pool
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.train.experiment import episode_settings, make_experiment
+from sqale_grpo.train.preflight import check_inputs
 
 
 @pytest.fixture(scope="module")

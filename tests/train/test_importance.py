@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from train.importance import ratio_metrics
+from sqale_grpo.train.metrics import ratio_metrics
 
 WRITTEN = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
 

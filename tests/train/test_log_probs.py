@@ -6,9 +6,9 @@ import pytest
 import torch
 from trl.trainer.utils import add_fused_lm_head
 
-from train.config import PolicyConfig
-from train.demo_policy.model import tiny_model
-from train.log_probs import written_log_probs
+from sqale_grpo.demo.model import tiny_model
+from sqale_grpo.settings.keys import PolicyConfig
+from sqale_grpo.train.log_probs import written_log_probs
 
 LENGTHS = [(5, 9), (2, 3), (7, 1), (4, 12), (3, 6)]  # prompt and completion tokens
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from train.metrics import update_metrics, weigh_by_tokens
+from sqale_grpo.train.metrics import update_metrics, weigh_by_tokens
 
 
 def record(tier: str, reward: float, ended_by: str = "submit_sql", gated: bool = False) -> dict:

@@ -11,9 +11,9 @@ import math
 import pytest
 import torch
 
+from sqale_grpo.settings.load import load_config, load_words
+from sqale_grpo.train.run import run
 from tests.conftest import ROOT
-from train.config_load import load_config, load_words
-from train.run import run
 
 REWARDS = [3.0, 0.5, 1.25, 1.0]  # two groups of two
 # By how much the sampler's log-probability of each token differs: one episode's ratio is far over the cap.

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from train.__main__ import main
-from train.config_check import ConfigError
-from train.config_load import load_config
-from train.memory import GIB, memory_parts
-from train.plan import CARD_GIB, natural_shares
-from train.schedule import anchors, learning_rate, turning_points, warmup_steps
-from train.shape import accumulation, batch_shape, check_corpus_size
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.settings.shape import accumulation, batch_shape, check_corpus_size
+from sqale_grpo.train.memory import GIB, memory_parts
+from sqale_grpo.train.plan import CARD_GIB, anchors, learning_rate, natural_shares, turning_points, warmup_steps
+from tests.helpers.programs import program
+
+main = program("train")
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "configs" / "recipe.yaml"
@@ -115,7 +116,7 @@ def test_an_80_gb_card_holds_the_longest_episode_with_vllm_beside_it() -> None:
 
 def test_dry_run_prints_the_plan_without_torch() -> None:
     program = (
-        "import sys; from train.__main__ import main; code = main(sys.argv[1:]); "
+        "import sys; from sqale_grpo.commands import main; code = main(['train', *sys.argv[1:]]); "
         "print('loaded', sorted({'torch', 'transformers', 'trl'} & set(sys.modules)), code)"
     )
     done = subprocess.run(
@@ -138,7 +139,7 @@ def test_dry_run_prints_the_plan_without_torch() -> None:
         ([], "no config file given"),
         ([str(DEMO), "configs/other.yaml"], "no config file at configs/other.yaml"),
         ([str(DEMO), "corpus.name=jsonl", "corpus.source=/nowhere"], "/nowhere"),
-        ([str(DEMO), "corpus.name=bird", "corpus.limit=9"], "python -m corpus prepare --corpus bird --source PATH"),
+        ([str(DEMO), "corpus.name=bird", "corpus.limit=9"], "sqale-grpo corpus prepare --corpus bird --source PATH"),
         ([str(DEMO), "corpus.name=bird", "corpus.limit=9"], "--limit 9"),
         ([str(DEMO), "env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
         ([str(DEMO), "model.path=./nowhere"], "there is no folder ./nowhere"),

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from corpus import CorpusError, PreparedCorpus, prepare
-from train.config import Config
-from train.config_check import ConfigError
-from train.config_load import load_config
-from train.data import gold_limit, prepared_folder
-from train.preflight import (
+from sqale_grpo.corpus import CorpusError, PreparedCorpus, prepare
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.corpora import gold_limit, prepared_folder
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.train.preflight import (
     check_built,
     check_databases,
     check_model_path,
@@ -89,7 +89,7 @@ def test_a_launch_that_cannot_work_is_refused(
 
 
 def test_a_tracker_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.preflight.find_spec", lambda name: None)
+    monkeypatch.setattr("sqale_grpo.train.preflight.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install wandb"):
         check_trackers(config("train.log_to=[wandb]"))
 

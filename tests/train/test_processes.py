@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.checkpoints import with_vision_tower
-from tests.train.launch import Starter, kill_launch, start_torchrun, torchrun
-from tests.train.runs import SHORT, arguments, assert_same_tensors, episodes, metrics, train
-from train.anchor import FILE as REFERENCE
-from train.folder import latest_checkpoint
+from sqale_grpo.settings.run_folder import latest_checkpoint
+from sqale_grpo.train.anchor import FILE as REFERENCE
+from tests.helpers.checkpoints import with_vision_tower
+from tests.helpers.launch import Starter, kill_launch, start_torchrun, torchrun
+from tests.helpers.runs import SHORT, arguments, assert_same_tensors, episodes, metrics, train
 
 DEEPSPEED = {"DS_ACCELERATOR": "cpu", "ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_GRADIENT_CLIPPING": "1.0"}
 LAUNCHES: dict[str, dict[str, str]] = {

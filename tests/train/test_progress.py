@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from train.progress import ProgressLog, drop_lines, logged_updates
+from sqale_grpo.train.progress import ProgressLog, drop_lines, logged_updates
 
 RATES = {"equivalent_rate": 0.5, "executable_rate": 0.25, "parsable_rate": 0.25, "invalid_rate": 0.0}
 LOGS = {**RATES, "reward": 1.5, "tool_calls": 4.0, "gate_rate": 1.0, "kl": 0.01, "seconds/update": 2.0}

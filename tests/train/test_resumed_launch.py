@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from train.config_check import ConfigError
-from train.launch import check_resumed_launch, save_launch
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.train.launch import check_resumed_launch, save_launch
 
 FSDP = {"ACCELERATE_USE_FSDP": "true"}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sqale_grpo.rollout.record import read_episodes
+from sqale_grpo.settings.keys import Config, TrainConfig
+from sqale_grpo.train.trackers import COLUMNS, SHOWN, continue_run, episode_rows
 from tests.conftest import ROOT
-from train.config import Config, TrainConfig
-from train.episode_log import read_episodes
-from train.trackers import COLUMNS, SHOWN, continue_run, episode_rows
 
 UPDATES = 5
 # A run that Ctrl-C ends after its second update, and its resume from the first. In a process of its own: trackio
@@ -20,10 +20,10 @@ PROGRAM = """
 import json, os, shutil, signal, sys, threading, time
 import wandb
 from trackio.sqlite_storage import SQLiteStorage
-from train.config_load import load_words
-from train.folder import run_folder
-from train.progress import logged_updates
-from train.run import run
+from sqale_grpo.settings.load import load_words
+from sqale_grpo.settings.run_folder import run_folder
+from sqale_grpo.train.progress import logged_updates
+from sqale_grpo.train.run import run
 config = load_words(sys.argv[1:])
 folder = run_folder(config)
 

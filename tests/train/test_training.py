@@ -10,11 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sqale_grpo.settings.run_folder import latest_checkpoint
 from tests.conftest import ROOT
-from tests.train.launch import Starter, kill_when
-from tests.train.runs import arguments, assert_same_tensors, episodes, metrics, train
-from train.__main__ import main
-from train.folder import latest_checkpoint
+from tests.helpers.launch import Starter, kill_when
+from tests.helpers.programs import program
+from tests.helpers.runs import arguments, assert_same_tensors, episodes, metrics, train
+
+main = program("train")
 
 UPDATES = 4
 STEPS = f"train.max_steps={UPDATES}"

@@ -1,6 +1,6 @@
 """Training with a vLLM server on a machine without NCCL: weights go to the server as a file (``server_extension``).
 
-``python -m tests.vllm.server_run URL FILE WORDS...`` is ``python -m train WORDS...`` with that transport.
+``python -m tests.vllm.server_run URL FILE WORDS...`` is ``sqale-grpo train WORDS...`` with that transport.
 """
 
 import sys
@@ -12,8 +12,10 @@ import pytest
 from safetensors.torch import save_file
 from trl.generation.vllm_client import VLLMClient
 
-from train.__main__ import main
-from train.rollout.vllm_server import ask
+from sqale_grpo.rollout.vllm_server import ask
+from tests.helpers.programs import program
+
+main = program("train")
 
 
 @contextmanager

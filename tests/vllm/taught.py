@@ -11,16 +11,16 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
-from env.episode import Episode, EpisodeLimits
-from env.prompts import load_prompts
-from env.sandbox import Sandbox
-from tests.checkpoints import tiny_text_only
+from sqale_grpo.env.episode import Episode, EpisodeLimits
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.rollout.chat import ChatFrame, chat_frame
+from sqale_grpo.rollout.policy import load_policy
+from sqale_grpo.rollout.requests import Completion, play_requests
+from sqale_grpo.rollout.tokens import EpisodeTokens, Sampling
+from sqale_grpo.settings.keys import ModelConfig
 from tests.conftest import ROOT
-from train.config import ModelConfig
-from train.policy_files import load_policy
-from train.rollout.chat import ChatFrame, chat_frame
-from train.rollout.requests import Completion, play_requests
-from train.rollout.tokens import EpisodeTokens, Sampling
+from tests.helpers.checkpoints import tiny_text_only
 
 PROMPTS = ROOT / "configs" / "prompts" / "demo.json"
 QUESTIONS = {

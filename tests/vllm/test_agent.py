@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-from tests.checkpoints import tiny_vision_language
+from sqale_grpo.settings.run_folder import COMPLETE
 from tests.export.test_export import make_run
+from tests.helpers.checkpoints import tiny_vision_language
+from tests.helpers.programs import program
 from tests.vllm.taught import QUESTIONS, shop_database, taught_policy
-from train.export.command import main
-from train.folder import COMPLETE
+
+main = program("export")
 
 
 @pytest.fixture(scope="module")

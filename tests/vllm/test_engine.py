@@ -7,14 +7,14 @@ import torch
 from transformers import AutoTokenizer
 from vllm.v1.engine.core_client import InprocClient
 
-from env.sandbox import Sandbox
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.rollout.chat import chat_frame
+from sqale_grpo.rollout.policy import load_policy
+from sqale_grpo.rollout.requests import play_requests
+from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.rollout.vllm_engine import VllmEngine, load_vllm
+from sqale_grpo.settings.keys import ModelConfig
 from tests.vllm.taught import apart, episodes, shop_database, taught_policy
-from train.config import ModelConfig
-from train.policy_files import load_policy
-from train.rollout.chat import chat_frame
-from train.rollout.requests import play_requests
-from train.rollout.tokens import Sampling
-from train.rollout.vllm_engine import VllmEngine, load_vllm
 
 MEAN = 0.04  # nats a token: bfloat16 sums in another order (measured: 0.018)
 TOKENS = 1_024

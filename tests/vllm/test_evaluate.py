@@ -6,9 +6,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from evaluate.config import load_evaluation
-from evaluate.records import read_records
-from evaluate.runner import run_evaluation
+from sqale_grpo.evaluate.records import read_records
+from sqale_grpo.evaluate.runner import run_evaluation
+from sqale_grpo.settings.evaluation import load_evaluation
 from tests.vllm.taught import PROMPTS, QUESTIONS, shop_database, taught_policy
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sqale_grpo.train.run import run
 from tests.vllm.test_training import check_updates, check_weights, settings, work  # noqa: F401
-from train.run import run
 
 
 @pytest.fixture(scope="module")

@@ -16,18 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from env.sandbox import Sandbox
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.rollout.policy import load_policy
+from sqale_grpo.rollout.record import EPISODES, read_episodes
+from sqale_grpo.rollout.requests import play_requests
+from sqale_grpo.rollout.vllm_server import ServerError, ask, server_engine
+from sqale_grpo.settings.keys import ModelConfig
+from sqale_grpo.train.backend_check import check_backend
+from sqale_grpo.train.run import run
 from tests.conftest import ROOT
 from tests.vllm.server_run import weights_by_file
 from tests.vllm.taught import apart, episodes
 from tests.vllm.test_training import MEAN, UPDATES, settings, words, work  # noqa: F401
-from train.backend_check import check_backend
-from train.config import ModelConfig
-from train.episode_log import EPISODES, read_episodes
-from train.policy_files import load_policy
-from train.rollout.requests import play_requests
-from train.rollout.vllm_server import ServerError, ask, server_engine
-from train.run import run
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the stand-in transport is the CPU's")
 

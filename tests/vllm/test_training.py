@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from env.sandbox import Sandbox
+from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.rollout.policy import load_policy
+from sqale_grpo.rollout.record import EPISODES, read_episodes
+from sqale_grpo.rollout.requests import play_requests
+from sqale_grpo.rollout.vllm_engine import VllmEngine
+from sqale_grpo.settings.keys import ModelConfig
+from sqale_grpo.settings.load import load_config
+from sqale_grpo.train.run import run
 from tests.vllm.taught import PROMPTS, QUESTIONS, apart, episodes, shop_database, taught_policy
-from train.config import ModelConfig
-from train.config_load import load_config
-from train.episode_log import EPISODES, read_episodes
-from train.policy_files import load_policy
-from train.rollout.requests import play_requests
-from train.rollout.vllm_engine import VllmEngine
-from train.run import run
 
 MEAN = 0.04
 UPDATES = 3

@@ -1,0 +1,202 @@
+"""The agent's command line: one question, a file of questions, or a conversation, over one loaded model."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sqale_grpo.agent.agent import AgentQuestion, SQaLeAgent, open_database, turn_record
+from sqale_grpo.agent.backends import AgentError, Generate, transformers_generate, vllm_generate
+from sqale_grpo.agent.questions import read_questions
+from sqale_grpo.agent.settings import SETTINGS
+from sqale_grpo.agent.show import Printer, to_json, use_utf8
+from sqale_grpo.env.episode import Turn
+from sqale_grpo.env.program import run_program
+from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.rollout.chat import ChatFrame
+
+BACKENDS = ("vllm", "transformers")
+EXAMPLES = """\
+examples:
+  sqale_agent.py --model MODEL --db shop.sqlite --question "How many orders are late?" --trace
+  sqale_agent.py --model MODEL --db shop.sqlite --questions questions.txt --json > answers.jsonl
+  sqale_agent.py --model MODEL --db shop.sqlite --interactive --backend transformers
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer what the command line asks. Raises AgentError."""
+    use_utf8()
+    try:
+        return _run(_parser().parse_args(arguments))
+    except ValueError as error:
+        raise AgentError(str(error)) from error
+
+
+def _run(options: argparse.Namespace) -> int:
+    for name, holds, text in (
+        ("--temperature", options.temperature >= 0, "0 or more"),
+        ("--top-p", 0 < options.top_p <= 1, "above 0 and at most 1"),
+        ("--top-k", options.top_k >= 0, "0 or more"),
+        ("--max-episode-tokens", options.max_episode_tokens > options.max_turn_tokens, "over --max-turn-tokens"),
+    ):
+        if not holds:
+            raise AgentError(f"{name} must be {text}")
+    questions = _questions(options)
+    prompts = load_prompts(options.prompts)
+    # Every database is opened once before minutes go into loading a model.
+    for database in {Path(question.database) for question in questions} | ({options.db} if options.db else set()):
+        open_database(database, SETTINGS.query).close()
+    sampling = replace(
+        SETTINGS.sampling,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        max_turn_tokens=options.max_turn_tokens,
+        max_episode_tokens=options.max_episode_tokens,
+    )
+    agent = SQaLeAgent(
+        *_load(options),
+        prompts=prompts,
+        episode_limits=replace(SETTINGS.episode, tool_turns=options.tool_turns),
+        query_limits=replace(SETTINGS.query, seconds=options.seconds),
+        sampling=sampling,
+        seed=options.seed,
+        rows=options.rows,
+    )
+    printer = Printer(sys.stdout, _colour(options))
+    if options.interactive:
+        _converse(agent, options, printer)
+    elif len(questions) == 1:
+        _answer_live(agent, questions[0], options, printer)
+    else:
+        _answer_all(agent, questions, options, printer)
+    return 0
+
+
+def _load(options: argparse.Namespace) -> tuple[Generate, ChatFrame]:
+    if options.backend == "transformers":
+        return transformers_generate(options.model)
+    return vllm_generate(options.model, max_episode_tokens=options.max_episode_tokens)
+
+
+def _questions(options: argparse.Namespace) -> list[AgentQuestion]:
+    """What is asked, checked; none for a conversation."""
+    if options.questions is not None:
+        return read_questions(options.questions, options.db, options.evidence)
+    if options.db is None:
+        raise AgentError("no database: pass --db FILE")
+    if options.interactive:
+        return []
+    if not options.question.strip():
+        raise AgentError("the question is empty")
+    return [AgentQuestion(options.question, options.db, options.evidence)]
+
+
+def _answer_live(agent: SQaLeAgent, question: AgentQuestion, options: argparse.Namespace, printer: Printer) -> None:
+    """Answer one question; its turns are shown as they end."""
+
+    def show(number: int, turn: Turn) -> None:
+        printer.turn(number, turn_record(turn))
+
+    live = options.trace and not options.json
+    if live:
+        printer.question(question.text, question.evidence, str(question.database))
+    (result,) = agent.run_many([question], show if live else None)
+    if options.json:
+        print(to_json(result), flush=True)
+    else:
+        printer.answer(result)
+
+
+def _answer_all(
+    agent: SQaLeAgent, questions: list[AgentQuestion], options: argparse.Namespace, printer: Printer
+) -> None:
+    """Answer questions together, in batches; each batch is shown when its last episode has ended."""
+    for start in range(0, len(questions), agent.batch):
+        batch = questions[start : start + agent.batch]
+        for question, result in zip(batch, agent.run_many(batch), strict=True):
+            if options.json:
+                print(to_json(result), flush=True)
+                continue
+            printer.question(question.text, question.evidence, str(question.database))
+            for number, turn in enumerate(result["trace"] if options.trace else (), 1):
+                printer.turn(number, turn)
+            printer.answer(result)
+            print()
+
+
+def _converse(agent: SQaLeAgent, options: argparse.Namespace, printer: Printer) -> None:
+    """Answer what is typed until an empty line or Ctrl-D."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 the arrow keys edit the line
+    if sys.stdin.isatty():
+        print("One question a line; an empty line ends.")
+    while True:
+        try:
+            text = input("> " if sys.stdin.isatty() else "").strip()
+        except EOFError:
+            return
+        if not text:
+            return
+        _answer_live(agent, AgentQuestion(text, options.db, options.evidence), options, printer)
+
+
+def _colour(options: argparse.Namespace) -> bool:
+    if options.color == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return options.color == "always"
+
+
+def _parser() -> argparse.ArgumentParser:
+    episode, query, sampling = SETTINGS.episode, SETTINGS.query, SETTINGS.sampling
+    parser = argparse.ArgumentParser(
+        prog="sqale_agent.py",
+        description="Answer questions over a SQLite database, which is opened read-only.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", required=True, help="folder or Hub name of the checkpoint")
+    parser.add_argument("--db", type=Path, help="SQLite file")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--question", help="what is to be answered")
+    what.add_argument(
+        "--questions",
+        type=Path,
+        metavar="FILE",
+        help='one question a line, plain or as JSON {"question": ..., "db": ..., "evidence": ...}',
+    )
+    what.add_argument("--interactive", action="store_true", help="read questions from the terminal")
+    parser.add_argument("--evidence", default="", help="hint shown after the question")
+    parser.add_argument("--trace", action="store_true", help="show every turn: reasoning, calls, results")
+    parser.add_argument("--json", action="store_true", help="one JSON object a question, with the whole trace")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
+    parser.add_argument("--backend", choices=BACKENDS, default="vllm", help="what runs the model (vllm)")
+    parser.add_argument("--prompts", type=Path, metavar="FILE", help="JSON file of prompts other than the trained ones")
+    parser.add_argument("--rows", type=_count, default=20, help="most rows of the answer (20)")
+    parser.add_argument("--seed", type=int, default=0, help="of the token sampling (0)")
+    parser.add_argument("--temperature", type=float, default=sampling.temperature, help="0 is greedy (%(default)s)")
+    parser.add_argument("--top-p", type=float, default=sampling.top_p, help="nucleus (%(default)s)")
+    parser.add_argument("--top-k", type=int, default=sampling.top_k, help="likeliest tokens; 0: all (%(default)s)")
+    for name, value, text in (
+        ("--max-turn-tokens", sampling.max_turn_tokens, "tokens of one turn"),
+        ("--max-episode-tokens", sampling.max_episode_tokens, "tokens of prompt and all turns"),
+        ("--tool-turns", episode.tool_turns, "turns with calls before the final one"),
+    ):
+        parser.add_argument(name, type=_count, default=value, help=f"{text} (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=query.seconds, help="time limit of a query (%(default)s)")
+    return parser
+
+
+def _count(text: str) -> int:
+    """A whole number above 0."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

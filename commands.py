@@ -1,0 +1,81 @@
+"""The programs of this project: ``sqale-grpo COMMAND ...``, and the same as ``python -m sqale_grpo.COMMAND ...``."""
+
+import difflib
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.program import run_program
+
+AGAIN = "stopped; the same command goes on with what is left"
+
+
+class Command(NamedTuple):
+    """A program: what it does, and what it says after Ctrl-C. Its module ``COMMAND.command`` defines ``main``."""
+
+    does: str
+    stopped: str = "stopped"
+
+
+COMMANDS = {
+    "demo": Command("watch GRPO teach a tiny policy", AGAIN),
+    "train": Command("train as a configuration says", "interrupted; --resume goes on from the last checkpoint"),
+    "evaluate": Command("evaluate a model; print tables of evaluations; replay an episode", AGAIN),
+    "report": Command("one page with a run's curves and episodes"),
+    "export": Command("write a checkpoint as a folder that others can load", "stopped; there is no export yet"),
+    "sweep": Command("train every combination of a sweep file", AGAIN),
+    "agent": Command("answer questions over a SQLite file with a trained policy"),
+    "corpus": Command("prepare a corpus; print its figures", AGAIN),
+    "env": Command("play an episode by hand"),
+    "reward": Command("score answers from a file"),
+}
+USAGE = """\
+usage: sqale-grpo COMMAND ...
+
+{commands}
+
+sqale-grpo COMMAND --help says more. Start with: sqale-grpo demo
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names; returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name, rest = (words[0], words[1:]) if words else ("--help", [])
+    if name in COMMANDS:
+        return run_program(lambda: import_module(f"sqale_grpo.{name}.command").main(rest), COMMANDS[name].stopped)
+    return run_program(lambda: _other(name))
+
+
+def run_package(name: str, package: str | None) -> int:
+    """What ``python -m`` runs of the package ``name``; ``package`` is what Python took it for."""
+    if package != f"sqale_grpo.{name}":
+        return run_program(lambda: _moved(name))
+    return main([name, *sys.argv[1:]])
+
+
+def _other(name: str) -> int:
+    if name in ("--help", "-h", "help"):
+        lines = (f"  {command:10}{about.does}" for command, about in COMMANDS.items())
+        print(USAGE.format(commands="\n".join(lines)), end="")
+        return 0
+    if name == "--version":
+        print(_version())
+        return 0
+    close = difflib.get_close_matches(name, COMMANDS, 1)
+    hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(COMMANDS)}"
+    raise UserError(f"there is no command {name!r}{hint}")
+
+
+def _moved(name: str) -> int:
+    raise UserError(f"`python -m {name}` is now `sqale-grpo {name}`, or `python -m sqale_grpo.{name}`")
+
+
+def _version() -> str:
+    try:
+        return version("sqale-grpo")
+    except PackageNotFoundError:  # run from its sources without an installation
+        return "unknown"

@@ -1,0 +1,68 @@
+"""``sqale-grpo corpus prepare --corpus NAME --source PATH --out DIR`` and ``sqale-grpo corpus inspect DIR``."""
+
+import argparse
+
+from sqale_grpo.corpus.inspection import print_report
+from sqale_grpo.corpus.preparation import prepare
+from sqale_grpo.corpus.prepared import PreparedCorpus, open_prepared
+from sqale_grpo.corpus.sources import NAMES
+from sqale_grpo.curriculum import Buckets, masked_length  # only here: the package itself knows nothing of what uses it
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line asks. Raises CorpusError for bad input."""
+    options = _parser().parse_args(arguments)
+    options.command(options)
+    return 0
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    corpus = prepare(
+        options.corpus,
+        options.source,
+        options.out,
+        split=options.split,
+        limit=options.limit,
+        workers=options.workers,
+        seconds=options.seconds,
+        max_rows=options.max_rows,
+        seed=options.seed,
+    )
+    print(f"{len(corpus):,} questions of {corpus.name} ({corpus.split}) are ready in {corpus.directory}")
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    corpus = open_prepared(options.directory)
+    print_report(corpus, _lengths(corpus))
+
+
+def _lengths(corpus: PreparedCorpus) -> list[tuple[str, ...]]:
+    """(bucket, longest masked SQL, questions, share) of the curriculum's buckets."""
+    lengths = [masked_length(sql) for sql in corpus.gold_sqls()]
+    buckets = Buckets.from_lengths(lengths)
+    longest = (*(f"{bound:g}" for bound in buckets.bounds), str(max(lengths)))
+    counts = [len(members) for members in buckets.members]
+    return [
+        (name, bound, f"{count:,}", f"{count / len(lengths):.1%}")
+        for name, bound, count in zip(buckets.names, longest, counts, strict=True)
+    ]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sqale-grpo corpus", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("prepare", help="write the index and the databases of a corpus, once")
+    one.add_argument("--corpus", required=True, choices=NAMES)
+    one.add_argument("--source", help="folder of the corpus; 'hub' for the published SQaLe; not needed for demo")
+    one.add_argument("--out", required=True, help="folder to write")
+    one.add_argument("--split", default="train", choices=("train", "dev", "test"))
+    one.add_argument("--limit", type=int, help="read this many questions")
+    one.add_argument("--workers", type=int, help="processes that run gold queries (default: one a CPU)")
+    one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 5 for train, 30 otherwise)")
+    one.add_argument("--max-rows", type=int, help="rows that a gold query may return (default: 10,000)")
+    one.add_argument("--seed", type=int, default=42, help="of the generated demo corpus")
+    one.set_defaults(command=_prepare)
+    other = commands.add_parser("inspect", help="print the figures of a prepared corpus")
+    other.add_argument("directory", metavar="DIR", help="a prepared folder")
+    other.set_defaults(command=_inspect)
+    return parser

@@ -1,0 +1,110 @@
+"""``sqale-grpo evaluate CONFIG... [key=value ...] [--dry-run]``: evaluate a model as the configuration says.
+
+Files are merged left to right, overrides last. The same command goes on with an evaluation that was stopped.
+``--dry-run`` prints the configuration and what it would do, and loads no model.
+"""
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from rich.console import Console
+
+from sqale_grpo.corpus import open_prepared
+from sqale_grpo.corpus.prepared import MARKER
+from sqale_grpo.evaluate.runner import check_folder, check_prompts, finished, run_evaluation
+from sqale_grpo.rollout.policy_path import resolve_policy
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.corpora import check_prepared, split_command, split_folder
+from sqale_grpo.settings.docs import keys_markdown
+from sqale_grpo.settings.evaluation import INTRO, EvaluationConfig, evaluation_folder, load_evaluation, with_names
+from sqale_grpo.settings.files import is_file
+from sqale_grpo.settings.load import to_yaml
+
+DEMO = "demo"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play an evaluation. Raises UserError; EvaluationError, whose exit status is 1, where questions failed."""
+    options = _parser().parse_intermixed_args(arguments)
+    if options.keys:
+        print(keys_markdown(EvaluationConfig, INTRO), end="")
+        return 0
+    files = [text for text in options.inputs if "=" not in text or is_file(text)]
+    if not files:
+        raise ConfigError("no config file given; start from configs/eval/sqale.yaml or another of that folder")
+    config = load_evaluation(files, [text for text in options.inputs if text not in files])
+    console = Console()
+    check_prompts(config)
+    if not options.dry_run:  # first: a corpus that is not there must not be noticed after a policy was built
+        check_prepared(config.corpus, config.corpus.split, config.env.query_seconds)
+    config = with_names(config, resolve_model(config, console, build=not options.dry_run))
+    folder = evaluation_folder(config)
+    check_folder(config, folder)
+    console.print(to_yaml(config), markup=False, highlight=False)
+    if options.dry_run:
+        console.print(plan_text(config, folder), markup=False, highlight=False, soft_wrap=True)
+        return 0
+    run_evaluation(config, folder, console)
+    console.print(
+        f"the evaluation lies in {folder}; its tables: sqale-grpo evaluate tables {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def resolve_model(config: EvaluationConfig, console: Console, build: bool = True) -> str:
+    """What ``config.model`` leads to: a run's newest checkpoint, a folder, or a name.
+
+    ``demo`` is the policy that the demo starts from, built where it is not cached and ``build`` is set.
+    """
+    if config.backend not in ("transformers", "vllm"):
+        return config.model
+    if config.model != DEMO:
+        return str(resolve_policy(config.model))
+    if not build:
+        return config.model
+    # Late: building a policy needs the trainer's libraries.
+    from sqale_grpo.settings.load import load_config
+    from sqale_grpo.train.run import policy_path
+
+    demo = load_config([DEMO])
+    place = dataclasses.replace(demo.corpus, prepared=config.corpus.prepared)
+    return policy_path(dataclasses.replace(demo, corpus=place), console)
+
+
+def plan_text(config: EvaluationConfig, folder: Path) -> str:
+    """What the evaluation would do, in lines."""
+    place = split_folder(config.corpus, config.corpus.split, config.env.query_seconds)
+    if (place / MARKER).exists():
+        corpus = f"{len(open_prepared(place)):,} questions in {place}"
+    elif config.corpus.source is not None or config.corpus.name == DEMO:
+        corpus = f"{place} is not there yet; it is prepared from {config.corpus.source or 'the generator'}"
+    else:
+        command = split_command(config.corpus, config.corpus.split, config.env.query_seconds)
+        corpus = f"{place} is not there yet; prepare it first:\n  {command}"
+    episodes = config.questions * config.candidates
+    most = episodes * config.sampling.max_episode_tokens
+    state = "finished" if finished(folder) else "to be gone on with" if folder.exists() else "new"
+    return "\n".join(
+        (
+            f"corpus: {corpus}",
+            f"episodes: {config.questions} questions x {config.candidates} = {episodes:,}, tables {config.tables}",
+            f"tokens: at most {most:,} (every episode at its budget of {config.sampling.max_episode_tokens:,})",
+            f"model: {config.model}, backend {config.backend}",
+            f"folder: {folder} ({state})",
+        )
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sqale-grpo evaluate",
+        description="Evaluate a model. `sqale-grpo evaluate tables RUN...` prints the tables of evaluations, "
+        "`sqale-grpo evaluate replay RUN --episode ID` one episode.",
+    )
+    parser.add_argument("inputs", nargs="*", metavar="CONFIG | key=value", help="YAML files, then overrides")
+    parser.add_argument("--dry-run", action="store_true", help="print the configuration and the plan, and stop")
+    parser.add_argument("--keys", action="store_true", help="print every key with its default, source and meaning")
+    return parser

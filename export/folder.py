@@ -1,0 +1,209 @@
+"""The export of a run: weights, tokenizer, agent, prompts, model card and licence in one folder, written whole."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer
+
+from sqale_grpo.agent.bundle import NAME, ROOT, write_agent
+from sqale_grpo.agent.settings import Settings
+from sqale_grpo.env.prompts import Prompts, load_prompts
+from sqale_grpo.export.card import write_card
+from sqale_grpo.export.verify import verify
+from sqale_grpo.export.weights import INDEX, export_weights
+from sqale_grpo.rollout.policy import load_policy
+from sqale_grpo.rollout.policy_path import is_adapter, resolve_policy
+from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.files import find_prompts
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import load_config, to_yaml
+from sqale_grpo.settings.run_folder import CONFIG
+from sqale_grpo.train.experiment import episode_settings
+
+STOPS = ("<|im_end|>", "<|endoftext|>")
+RUN_CONFIG, PROMPTS, GENERATION = "training_config.yaml", "prompts.json", "generation_config.json"
+# Files of the initial policy that are no weights: tokenizer, chat template, processors, model configuration.
+COPIED = ("*.json", "*.txt", "*.jinja", "*.model")
+NOT_COPIED = {INDEX, GENERATION, PROMPTS, "measured.json"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is exported: a checkpoint, its run's folder and configuration, and the folder of the initial policy."""
+
+    checkpoint: Path
+    run: Path
+    config: Config
+    base: Path
+
+
+def find_source(path: Path, report: Callable[[str], None]) -> Source:
+    """The checkpoint that ``path`` means: a run's folder (its newest whole checkpoint) or a checkpoint in one.
+
+    ConfigError for a folder that is neither, and where the initial policy is not at hand.
+    """
+    checkpoint, run, config = find_checkpoint(path)
+    return Source(checkpoint, run, config, base_folder(config, report))
+
+
+def find_checkpoint(path: Path) -> tuple[Path, Path, Config]:
+    """The checkpoint that ``path`` means, its run's folder and configuration."""
+    if not path.is_dir():
+        raise ConfigError(f"there is no folder {path}; name a run's folder or one of its checkpoints")
+    checkpoint = resolve_policy(path)
+    run = path if (path / CONFIG).is_file() else path.parent
+    if not (run / CONFIG).is_file():
+        raise ConfigError(f"{path} belongs to no run: neither it nor the folder above holds {CONFIG}")
+    return Path(checkpoint), run, load_config([run / CONFIG])
+
+
+def base_folder(config: Config, report: Callable[[str], None]) -> Path:
+    """Folder of the run's initial policy; one on the Hub is downloaded, or found in the cache."""
+    # Late: the demo policy's builder and the trainer come with it.
+    from sqale_grpo.train.run import DEMO, policy_path
+
+    path = config.model.path
+    if path == DEMO:
+        from rich.console import Console
+
+        return Path(policy_path(config, Console(quiet=True)))
+    if Path(path).is_dir():
+        return Path(path)
+    from huggingface_hub import snapshot_download
+
+    report(f"fetching {path}, whose vision tower and other untrained tensors the export takes over")
+    try:
+        return Path(snapshot_download(path, allow_patterns=["*.safetensors", *COPIED]))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the initial policy {path} is neither a folder nor at hand from the Hub ({first_line(error)}); its "
+            "untrained tensors are needed"
+        ) from error
+
+
+def export_run(
+    path: Path, out: Path, report: Callable[[str], None], dtype: str | None = None, verified: bool = True
+) -> Path:
+    """Write the export of ``path`` (as of ``find_source``) to ``out``, which must not be there yet; returns it.
+
+    ``dtype``: ``bfloat16`` or ``float32`` for all tensors that were trained; None: as in the initial policy.
+    ``verified``: load what was written and play one episode with its own ``sqale_agent.py``, before the folder gets
+    its name. ConfigError for anything that cannot be exported.
+    """
+    if out.exists():
+        raise ConfigError(f"{out} exists already; name another folder with --out, or remove it")
+    source = find_source(path, report)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f"{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    prompts = load_prompts(find_prompts(source.config.env.prompts))
+    report(f"weights: {source.checkpoint} in the layout of {source.base}")
+    with whole_weights(source) as trained:
+        weights = export_weights(
+            source.base,
+            trained,
+            partial,
+            vision_trained=not source.config.model.freeze_vision,
+            dtype=None if dtype is None else getattr(torch, dtype),
+        )
+    report(
+        f"weights: {weights.trained} tensors from the checkpoint, {weights.kept} from the initial policy, "
+        f"{weights.parameters:,} parameters"
+    )
+    copy_files(source.base, partial)
+    if dtype is not None:
+        set_dtype(partial, dtype)
+    write_generation_config(source, partial)
+    write_agent(partial / NAME, prompts, run_settings(source.config))
+    write_prompts(prompts, partial / PROMPTS)
+    (partial / RUN_CONFIG).write_text(run_config_text(source.checkpoint, source.config), encoding="utf-8")
+    shutil.copy(ROOT / "LICENSE", partial / "LICENSE")
+    write_card(partial, source.run, source.checkpoint, source.config, weights)
+    if verified:
+        verify(partial, report)
+    os.replace(partial, out)
+    return out
+
+
+def is_export(folder: Path, path: Path) -> bool:
+    """Whether ``folder`` is a finished export (it gets its name last). ConfigError where it is not one of ``path``."""
+    if not ((folder / NAME).is_file() and (folder / RUN_CONFIG).is_file()):
+        return False
+    checkpoint, _, config = find_checkpoint(path)
+    if (folder / RUN_CONFIG).read_text(encoding="utf-8") != run_config_text(checkpoint, config):
+        raise ConfigError(f"{folder} holds another export than that of {checkpoint}; name another folder with --out")
+    return True
+
+
+def run_config_text(checkpoint: Path, config: Config) -> str:
+    """The run's settings as the export holds them, under the checkpoint's name."""
+    return f"# {config.name}, {checkpoint.name}\n{to_yaml(config)}"
+
+
+@contextmanager
+def whole_weights(source: Source) -> Iterator[Path]:
+    """A folder with the checkpoint's whole weights: itself, or one in which adapters are merged into their base."""
+    if not is_adapter(source.checkpoint):
+        yield source.checkpoint
+        return
+    with tempfile.TemporaryDirectory(prefix="sqale-merged-") as folder:
+        load_policy(source.config.model, source.checkpoint).save_pretrained(folder)
+        yield Path(folder)
+
+
+def copy_files(base: Path, out: Path) -> None:
+    """Tokenizer, chat template, processors and model configuration, byte for byte: training changes none of them."""
+    for file in sorted({file for pattern in COPIED for file in base.glob(pattern)}):
+        if file.name not in NOT_COPIED:
+            shutil.copyfile(file, out / file.name)
+
+
+def set_dtype(out: Path, dtype: str) -> None:
+    """Name the trained tensors' number format where loaders look for it: they would round to the initial policy's."""
+    file = out / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    for section in (config, config.get("text_config") or {}):
+        section.pop("torch_dtype", None)
+        section["dtype"] = dtype
+    file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def write_generation_config(source: Source, out: Path) -> None:
+    """The initial policy's, with both stop tokens and the evaluation's sampling."""
+    file, section = source.base / GENERATION, source.config.evaluate
+    values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    tokenizer = AutoTokenizer.from_pretrained(source.base)
+    known = tokenizer.get_vocab()
+    values["eos_token_id"] = [known[stop] for stop in STOPS if stop in known] or [tokenizer.eos_token_id]
+    values |= {"pad_token_id": tokenizer.pad_token_id, "do_sample": section.temperature > 0}
+    values |= {"temperature": section.temperature, "top_p": section.top_p, "top_k": section.top_k}
+    (out / GENERATION).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def run_settings(config: Config) -> Settings:
+    """What the agent's episodes are bounded by: the run's environment, its evaluation's sampling and query time."""
+    section = config.evaluate
+    sampling = Sampling(
+        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
+    )
+    shared = episode_settings(config, section.tables, section.query_seconds)
+    return Settings(shared.episode, shared.limits, sampling, config.model.enable_thinking)
+
+
+def write_prompts(prompts: Prompts, file: Path) -> None:
+    """The run's prompts as a file that ``--prompts`` and ``env.prompts`` take."""
+    file.write_text(json.dumps(asdict(prompts), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def first_line(error: BaseException) -> str:
+    """A library's message cut to what a sentence can carry."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,140 @@
+"""An update's episodes on this process: databases opened, episodes played, answers scored (agreement comes later)."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.env.chance import key_int
+from sqale_grpo.env.episode import Episode, EpisodeLimits
+from sqale_grpo.env.prompts import Prompts
+from sqale_grpo.env.sandbox import Limits, WorkerPool
+from sqale_grpo.reward import Outcome, score_candidate
+from sqale_grpo.rollout.group import World, open_world
+from sqale_grpo.rollout.tokens import EpisodeTokens
+
+PlayFunction = Callable[[Sequence[Episode], Sequence[int]], list[EpisodeTokens]]
+
+
+@dataclass(frozen=True)
+class EpisodeSettings:
+    """What is equal for all episodes of a run or an evaluation."""
+
+    limits: Limits
+    episode: EpisodeLimits
+    prompts: Prompts
+    evidence: bool
+    mode: str  # sampled, gold, distractors:N, full
+    sizes: tuple[int, int]
+    gold_seconds: float
+    workers: WorkerPool
+
+
+@dataclass(frozen=True)
+class EpisodeJob:
+    """One episode to play: question ``index`` of the corpus, candidate number within its group, gate closed or not.
+
+    ``draw`` is (seed, update): with the question it fixes phrasing, tables and token sampling.
+    """
+
+    index: int
+    candidate: int
+    gated: bool
+    draw: tuple[int, int]
+
+
+@dataclass
+class PlayedEpisode:
+    """One episode after it was played and scored."""
+
+    job: EpisodeJob
+    world: World
+    episode: Episode
+    tokens: EpisodeTokens
+    outcome: Outcome
+
+    @property
+    def answer(self) -> str | None:
+        """The SQL that was scored."""
+        assert self.episode.finished is not None
+        return self.episode.finished.sql
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Counts that metrics are made of."""
+        assert self.episode.finished is not None
+        return {
+            "rounds": len(self.episode.turns),
+            "calls": sum(len(turn.calls) for turn in self.episode.turns),
+            "ended_by": self.episode.finished.ended_by,
+            "written_tokens": sum(self.tokens.env_mask),
+            "completion_tokens": len(self.tokens.completion_ids),
+        }
+
+
+@dataclass(frozen=True)
+class OpenEpisode:
+    """An episode that can be played: its database is open. ``key`` fixes its token sampling."""
+
+    job: EpisodeJob
+    world: World
+    episode: Episode
+    key: int
+
+
+def open_episodes(
+    corpus: PreparedCorpus, jobs: Sequence[EpisodeJob], settings: EpisodeSettings, stack: ExitStack
+) -> list[OpenEpisode]:
+    """The episodes of ``jobs``, in order; candidates of one question and draw share a database, closed by ``stack``."""
+    worlds: dict[tuple[int, tuple[int, int]], World] = {}
+    for index, draw in dict.fromkeys((job.index, job.draw) for job in jobs):
+        opening = open_world(corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers)
+        worlds[index, draw] = stack.enter_context(opening)
+    opened = []
+    for job in jobs:
+        world = worlds[job.index, job.draw]
+        episode = world.episode(settings.episode, settings.prompts, job.gated, settings.evidence)
+        key = key_int("tokens", *job.draw, world.question.question_id, job.candidate)
+        opened.append(OpenEpisode(job, world, episode, key))
+    return opened
+
+
+def play_jobs(
+    corpus: PreparedCorpus,
+    jobs: Sequence[EpisodeJob],
+    settings: EpisodeSettings,
+    play: PlayFunction,
+    pool: ThreadPoolExecutor,
+    clock: Callable[[str], Any],
+) -> list[PlayedEpisode]:
+    """Play and score ``jobs`` in order; candidates of one question and draw share one database.
+
+    ``clock(stage)`` is a context manager that adds to the stage's seconds: build, generate, reward.
+    """
+    with ExitStack() as stack:
+        with clock("build"):
+            opened = open_episodes(corpus, jobs, settings, stack)
+        with clock("generate"):
+            tokens = play([each.episode for each in opened], [each.key for each in opened])
+        with clock("reward"):
+            outcomes = list(pool.map(lambda each: score_episode(each.world, each.episode, settings), opened))
+        return [
+            PlayedEpisode(each.job, each.world, each.episode, written, outcome)
+            for each, written, outcome in zip(opened, tokens, outcomes, strict=True)
+        ]
+
+
+def score_episode(world: World, episode: Episode, settings: EpisodeSettings) -> Outcome:
+    """What a finished episode earned, agreement left open. Raises GoldError where the gold query does not run."""
+    assert episode.finished is not None
+    question = world.question
+    return score_candidate(
+        question.gold_sql,
+        world.database.path,
+        episode.finished.sql,
+        world.sandbox,
+        gold_seconds=settings.gold_seconds,
+        question_id=question.question_id,
+    )

@@ -1,0 +1,49 @@
+"""Which folder or Hub name a policy's path means. Imports no torch."""
+
+from pathlib import Path
+
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.run_folder import COMPLETE, CONFIG, latest_checkpoint
+
+MODEL_FILE = "config.json"
+ADAPTER_FILE = "adapter_config.json"  # PEFT's: the folder holds LoRA adapters over a base named in it
+
+
+def resolve_policy(path: str | Path) -> Path | str:
+    """The folder or the Hub name of the policy that ``path`` means.
+
+    A run's folder stands for its newest complete checkpoint; a folder that holds a model or adapters for itself; all
+    else is a name on the Hub. ConfigError for a folder that holds no policy and for a checkpoint that was cut off.
+    """
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        if _written_as_folder(str(path)):
+            raise ConfigError(
+                f"there is no folder {path}; name a run's folder, a checkpoint, or a model on the Hub such as "
+                "Qwen/Qwen3.5-2B"
+            )
+        return str(path)
+    if (folder / CONFIG).is_file() and not _holds_policy(folder):
+        checkpoint = latest_checkpoint(folder)
+        if checkpoint is None:
+            raise ConfigError(f"the run in {folder} has no complete checkpoint yet; name one that has")
+        return checkpoint
+    if not _holds_policy(folder):
+        raise ConfigError(f"{folder} is no run's folder and holds neither {MODEL_FILE} nor {ADAPTER_FILE}; name one")
+    ours = folder.name.startswith("checkpoint-") and (folder.parent / CONFIG).is_file()
+    if ours and not (folder / COMPLETE).exists():
+        raise ConfigError(f"{folder} was cut off while it was written; name the run's folder {folder.parent} instead")
+    return folder
+
+
+def is_adapter(path: str | Path) -> bool:
+    """Whether the folder holds adapters instead of a whole model."""
+    return (Path(path) / ADAPTER_FILE).is_file()
+
+
+def _holds_policy(folder: Path) -> bool:
+    return (folder / MODEL_FILE).is_file() or (folder / ADAPTER_FILE).is_file()
+
+
+def _written_as_folder(path: str) -> bool:
+    return path.startswith((".", "/", "~")) or path.count("/") > 1

@@ -1,0 +1,112 @@
+"""The record of a run: every episode of every update, one parquet file an update.
+
+Report, viewer and analysis read these files and nothing else. A file is written under another name and then renamed,
+so it is whole or not there; a resumed run removes those after its checkpoint and writes them again.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sqale_grpo.env.episode import Episode
+
+EPISODES = "episodes"  # the files' folder within the run's
+_CALL = pa.struct(
+    {
+        "tool": pa.string(),
+        "args": pa.string(),  # JSON
+        "result": pa.string(),
+        "error": pa.string(),
+    }
+)
+_TURN = pa.struct({"completion": pa.string(), "calls": pa.list_(_CALL), "observation": pa.string()})
+SCHEMA = pa.schema(
+    {
+        "update": pa.int32(),
+        "question_id": pa.string(),
+        "candidate": pa.int32(),
+        "db_id": pa.string(),
+        "corpus": pa.string(),
+        "difficulty": pa.string(),
+        "bucket": pa.string(),
+        "question": pa.string(),
+        "gold_sql": pa.string(),
+        "gold_tables": pa.list_(pa.string()),
+        "tables": pa.list_(pa.string()),
+        "gated": pa.bool_(),
+        "turns": pa.list_(_TURN),
+        "opened_tables": pa.list_(pa.string()),
+        "sql": pa.string(),
+        "ended_by": pa.string(),
+        "tier": pa.string(),
+        "reward": pa.float64(),
+        "f1": pa.float64(),
+        "join_share": pa.float64(),
+        "agrees": pa.bool_(),
+        "error": pa.string(),
+        "advantage": pa.float64(),
+        "prompt_tokens": pa.int32(),
+        "completion_tokens": pa.int32(),
+        "written_tokens": pa.int32(),
+    }
+)
+
+
+def turns_record(episode: Episode) -> list[dict[str, Any]]:
+    """The episode's turns as plain values of the file's ``turns`` column."""
+    return [
+        {
+            "completion": plain(turn.completion),
+            "calls": [
+                {
+                    "tool": plain(call.tool),
+                    "args": json.dumps(call.args),
+                    "result": plain(call.result),
+                    "error": plain(call.error),
+                }
+                for call in turn.calls
+            ],
+            "observation": plain(turn.observation),
+        }
+        for turn in episode.turns
+    ]
+
+
+def plain(value: Any) -> Any:
+    """Text that parquet can hold: bytes that are not UTF-8 travel as surrogates and are written as ``\\udcXX``."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def write_episodes(folder: Path, update: int, records: Iterable[dict[str, Any]]) -> Path:
+    """Write the records of one update as ``folder/NNNNNN.parquet`` and return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{update:06d}.parquet"
+    rows = [{name: plain(value) for name, value in record.items()} for record in records]
+    partial = path.with_suffix(".partial")
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), partial)
+    os.replace(partial, path)
+    return path
+
+
+def drop_episodes(folder: Path, update: int) -> None:
+    """Remove the files of ``update`` and later ones, which a resumed run is about to play again."""
+    for file in folder.glob("*.parquet"):
+        if file.stem.isdigit() and int(file.stem) >= update:
+            file.unlink()
+
+
+def read_episodes(folder: Path) -> pa.Table:
+    """All episodes of a run folder's ``episodes``, in the order of their updates."""
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
+        raise FileNotFoundError(
+            f"no episodes in {folder}: the run has not finished its first update, or this is no run folder"
+        )
+    return pa.concat_tables(pq.read_table(file, schema=SCHEMA) for file in files)

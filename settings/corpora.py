@@ -1,0 +1,112 @@
+"""The prepared corpora of a run or an evaluation: prepared when they are not yet, opened otherwise."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Protocol
+
+from sqale_grpo.corpus import PreparedCorpus, open_prepared, prepare
+from sqale_grpo.corpus.demo import DemoShape
+from sqale_grpo.corpus.preparation import EVALUATION_SECONDS
+from sqale_grpo.corpus.prepared import MARKER
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.keys import Config
+
+
+class CorpusKeys(Protocol):
+    """The keys that say which corpus it is, as a run and an evaluation have them."""
+
+    name: str
+    source: str | None
+    prepared: str
+    limit: int | None
+    demo_tables: list[int]
+    demo_rows: int
+    demo_schemas: list[int]
+    demo_questions: list[int]
+
+
+def prepared_folder(config: Config, split: str) -> Path:
+    """Where a run's split lies."""
+    return split_folder(config.corpus, split, gold_limit(config, split))
+
+
+def demo_shape(corpus: CorpusKeys) -> DemoShape | None:
+    """The shape of the demo corpus; None where it is another corpus."""
+    if corpus.name != "demo":
+        return None
+    (fewest, most), schemas, questions = corpus.demo_tables, corpus.demo_schemas, corpus.demo_questions
+    return DemoShape((fewest, most), corpus.demo_rows, (schemas[0], schemas[1]), (questions[0], questions[1]))
+
+
+def gold_limit(config: Config, split: str) -> float:
+    """Seconds that a gold query may take in preparation: what a policy's query has, which else could never match it.
+
+    At scoring it may take longer (``reward.gold_seconds``), since a busy machine must not end a run.
+    """
+    seconds = config.env.query_seconds if split == config.corpus.split else config.evaluate.query_seconds
+    return _seconds(config.corpus, seconds)
+
+
+def prepare_command(config: Config, split: str) -> str:
+    """The command that prepares the split where ``open_corpus`` looks for it."""
+    return split_command(config.corpus, split, gold_limit(config, split))
+
+
+def open_corpus(config: Config, split: str) -> PreparedCorpus:
+    """The prepared ``split`` of the run's corpus; prepares it from ``corpus.source`` where that is given.
+
+    ConfigError where there is neither a prepared corpus nor a source.
+    """
+    return open_split(config.corpus, split, gold_limit(config, split), config.env.max_rows)
+
+
+def split_folder(corpus: CorpusKeys, split: str, seconds: float) -> Path:
+    """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit, time limit, demo shape."""
+    shape = demo_shape(corpus)
+    shaped = [] if shape in (None, DemoShape()) else [str(shape)]
+    if corpus.source is None and corpus.limit is None and not shaped:
+        return Path(corpus.prepared) / f"{corpus.name}-{split}"
+    inputs = json.dumps([corpus.source, corpus.limit, _seconds(corpus, seconds) if corpus.source else None, *shaped])
+    digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
+    return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
+
+
+def split_command(corpus: CorpusKeys, split: str, seconds: float) -> str:
+    """The command that prepares the split where ``open_split`` looks for it."""
+    limit = "" if corpus.limit is None else f" --limit {corpus.limit}"
+    folder = split_folder(corpus, split, seconds)
+    return f"sqale-grpo corpus prepare --corpus {corpus.name} --source PATH --split {split}{limit} --out {folder}"
+
+
+def open_split(corpus: CorpusKeys, split: str, seconds: float, max_rows: int) -> PreparedCorpus:
+    """The same as ``open_corpus`` for any configuration; ``seconds`` and ``max_rows`` limit the gold queries."""
+    folder = split_folder(corpus, split, seconds)
+    if corpus.name == "demo" or corpus.source is not None:
+        return prepare(
+            corpus.name,
+            corpus.source,
+            folder,
+            split=split,
+            limit=corpus.limit,
+            seconds=_seconds(corpus, seconds),
+            max_rows=max_rows,
+            shape=demo_shape(corpus),
+        )
+    check_prepared(corpus, split, seconds)
+    return open_prepared(folder)
+
+
+def check_prepared(corpus: CorpusKeys, split: str, seconds: float) -> None:
+    """ConfigError where the split is neither prepared nor can be: what takes no time, to be told before what does."""
+    folder = split_folder(corpus, split, seconds)
+    if corpus.name == "demo" or corpus.source is not None or (folder / MARKER).exists():
+        return
+    raise ConfigError(
+        f"{folder} holds no prepared corpus; set corpus.source=PATH, or run `{split_command(corpus, split, seconds)}`"
+    )
+
+
+def _seconds(corpus: CorpusKeys, seconds: float) -> float:
+    # Any is right for the demo: its gold queries take microseconds.
+    return EVALUATION_SECONDS if corpus.name == "demo" else seconds

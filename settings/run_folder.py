@@ -1,0 +1,92 @@
+"""A run's folder: whose it is, and its checkpoints, which survive a kill at any moment.
+
+A whole checkpoint is marked, and only then do older ones go.
+"""
+
+import fcntl
+import re
+import shutil
+from pathlib import Path
+from typing import TextIO
+
+from sqale_grpo.rollout.record import EPISODES
+from sqale_grpo.settings.check import ConfigError, check_resume
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import flatten, load_config, save_config
+from sqale_grpo.settings.shape import is_main_process
+
+CONFIG = "config.yaml"
+COMPLETE = "complete"  # written last: a checkpoint without it was cut off
+LOCK = "lock"
+_NUMBERED = re.compile(r"checkpoint-(\d+)")  # another name, as of a copy that someone keeps, is none of ours
+_held: list[TextIO] = []  # locks of this process; they end with it, however it ends
+
+
+def run_folder(config: Config) -> Path:
+    """The run's folder."""
+    return Path(config.output) / config.name
+
+
+def prepare_folder(config: Config, resume: bool) -> Path | None:
+    """Make the run's folder, or find the checkpoint to resume from; ConfigError where the folder does not fit.
+
+    A resume without any checkpoint yet starts at update 0 again: nothing but the first updates is lost. A folder
+    in which no update was played holds no run: a start that failed can be repeated.
+    """
+    folder = run_folder(config)
+    saved = folder / CONFIG
+    checkpoint = latest_checkpoint(folder)
+    if resume and not saved.exists():
+        raise ConfigError(f"there is no run to resume in {folder}; leave --resume out, or set the run's name=...")
+    if resume:
+        check_resume(flatten(load_config([saved])), flatten(config), str(checkpoint or folder))
+    elif checkpoint or (folder / EPISODES).exists():
+        raise ConfigError(f"{folder} holds a run already; add --resume to go on with it, or set another name=...")
+    if is_main_process():
+        folder.mkdir(parents=True, exist_ok=True)
+        _hold(folder)
+        save_config(config, saved)
+    return checkpoint
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a run's folder that was written to its end; None where there is none."""
+    return next((path for path in reversed(_checkpoints(folder)) if (path / COMPLETE).exists()), None)
+
+
+def finish_checkpoint(checkpoint: Path, keep: int) -> None:
+    """Mark ``checkpoint`` as whole, then remove all others of its run but the ``keep`` newest whole ones.
+
+    What a kill cut off goes too. The trainer's own rotation would remove the last whole checkpoint before this one is.
+    """
+    (checkpoint / COMPLETE).touch()
+    folders = _checkpoints(checkpoint.parent)
+    kept = [folder for folder in folders if (folder / COMPLETE).exists()][-keep:]
+    for folder in folders:
+        if folder not in kept:
+            (folder / COMPLETE).unlink(missing_ok=True)  # first: half removed, it is whole no more
+            shutil.rmtree(folder, ignore_errors=True)  # what a busy disk keeps goes with the next checkpoint
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a run's folder, whole or not, in the order of their updates."""
+    found = ((_NUMBERED.fullmatch(path.name), path) for path in folder.glob("checkpoint-*"))
+    return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
+
+
+def _hold(folder: Path) -> None:
+    """Keep the folder for this process as long as it lives; ConfigError where another one has it.
+
+    Two runs that write one folder would spoil both. A record lock, since forked workers do not inherit it.
+    """
+    file = (folder / LOCK).open("a")
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        file.close()
+        raise ConfigError(
+            f"another process runs in {folder}; wait for it or end it, or set another name=..."
+        ) from error
+    except OSError:
+        pass  # a file system without locks
+    _held.append(file)

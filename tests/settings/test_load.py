@@ -1,0 +1,187 @@
+"""Configuration: merging, overrides, errors that name thing, place and fix, saving, and what a resume may change."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from sqale_grpo.settings.check import ConfigError, check_resume
+from sqale_grpo.settings.docs import keys_markdown
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.load import flatten, known_keys, load_config, save_config
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "configs" / "demo.yaml"
+RECIPE = ROOT / "configs" / "recipe.yaml"
+
+
+def test_later_files_and_overrides_win(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("seed: 1\ntrain:\n  max_steps: 10\n  beta: 0.1\n")
+    second.write_text("train:\n  max_steps: 20\n")
+    config = load_config([first, second], ["train.learning_rate=2e-5", "corpus.difficulties=[simple]"])
+    assert (config.seed, config.train.max_steps, config.train.beta) == (1, 20, 0.1)
+    assert config.train.learning_rate == 2e-5
+    assert config.corpus.difficulties == ["simple"]
+    assert config.train.candidates == Config().train.candidates
+
+
+def test_lists_are_replaced_whole() -> None:
+    assert load_config([DEMO], ["train.log_to=[trackio]"]).train.log_to == ["trackio"]
+    assert load_config([RECIPE], ["curriculum.start=[1,0,0,0]"]).curriculum.start == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_interpolation_is_resolved() -> None:
+    assert load_config([DEMO], ["policy.seed=${seed}", "seed=7"]).policy.seed == 7
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.lerning_rate=1", ["train.lerning_rate", "did you mean 'train.learning_rate'?"]),
+        ("max_steps=3", ["max_steps", "did you mean 'train.max_steps'?"]),
+        ("seed.x=3", ["seed", "must be int"]),
+        ("nothing=3", ["nothing", "the sections are name, seed"]),
+        ("train.zzz.a=3", ["train.zzz", "the keys of 'train' are questions_per_update"]),
+        ("train=3", ["'train' is a section of keys, not a value"]),
+        ("train.max_steps=1.5", ["train.max_steps must be int, not 1.5"]),
+        ("train.max_steps=null", ["train.max_steps must be int, not None"]),
+        ("train.max_steps=0", ["train.max_steps must be at least 1, not 0"]),
+        ("train.beta=nan", ["train.beta must be a finite number"]),
+        ("train.learning_rate=0", ["train.learning_rate must be above 0"]),
+        ("evaluate.top_p=1.1", ["evaluate.top_p must be at most 1"]),
+        ("corpus.name=birdd", ["corpus.name must be one of sqale, bird"]),
+        ("train.log_to=[wandb,paper]", ["train.log_to must be one of wandb, trackio, not 'paper'"]),
+        ("curriculum.start=[1,2]", ["curriculum.start must be four shares that add up to 1"]),
+        ("curriculum.end=[0.5,0.5,0.5,-0.5]", ["curriculum.end must be four shares"]),
+        ("curriculum.percentiles=[50,40,95]", ["curriculum.percentiles must be three rising numbers"]),
+        ("sampler.max_tables=2", ["sampler.max_tables (2) must not be under sampler.min_tables (4)"]),
+        ("env.query_seconds=40", ["reward.gold_seconds (30) must not be under env.query_seconds (40)"]),
+        ("rollout.max_episode_tokens=10", ["must be over rollout.max_turn_tokens"]),
+        ("evaluate.tables=distractors", ["evaluate.tables must be sampled, gold, distractors:N or full"]),
+        ("policy.layers=lx", ["policy.layers must be a word of the letters l and f"]),
+        ("name=a/b", ["name must be a plain folder name"]),
+        ("seed=${nope}", ["cannot be resolved", "nope"]),
+        ("train.max_steps", ["has not the form section.key=value"]),
+        ("=3", ["has not the form section.key=value"]),
+        ("train.max_steps=[1", ["cannot be read"]),
+    ],
+)
+def test_wrong_override_is_one_sentence(override: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config([DEMO], [override])
+    for word in words:
+        assert word in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("train:\n  max_step: 3\n", ["unknown key 'train.max_step'", "did you mean 'train.max_steps'?"]),
+        ("train:\n  max_steps: many\n", ["train.max_steps must be int, not 'many'"]),
+        ("train:\n  max_steps: -1\n", ["train.max_steps must be at least 1"]),
+        ("- 1\n", ["holds no mapping"]),
+        ("a: [1\n", ["is no valid YAML"]),
+        ("seed: 1\nseed: 2\n", ["is no valid YAML", "seed"]),
+        ("train:\n", ["'train' is a section of keys"]),
+    ],
+)
+def test_wrong_file_names_itself(tmp_path: Path, text: str, words: list[str]) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_config([DEMO, path])
+    for word in [str(path), *words]:
+        assert word in str(error.value)
+
+
+def test_missing_file_names_a_similar_one() -> None:
+    with pytest.raises(ConfigError, match=r"recipee\.yaml \(did you mean .*recipe\.yaml\?\)"):
+        load_config([ROOT / "configs" / "recipee.yaml"])
+
+
+def test_saved_config_reads_back_equal(tmp_path: Path) -> None:
+    config = load_config([RECIPE, ROOT / "configs" / "corpus" / "synsql.yaml"], ["name=x"])
+    save_config(config, tmp_path / "config.yaml")
+    assert load_config([tmp_path / "config.yaml"]) == config
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
+
+
+def test_resume_names_every_key_that_differs() -> None:
+    saved = flatten(load_config([DEMO]))
+    check_resume(
+        saved, flatten(load_config([DEMO], ["train.keep_checkpoints=9", "train.micro_batch=2"])), "checkpoint-5"
+    )
+    changed = flatten(load_config([DEMO], ["train.max_steps=99", "sampler.max_tables=30"]))
+    with pytest.raises(ConfigError) as error:
+        check_resume(saved, changed, "checkpoint-5")
+    text = str(error.value)
+    assert text.startswith("checkpoint-5 belongs to another configuration")
+    assert f"train.max_steps was {saved['train.max_steps']}, is 99" in text
+    assert f"sampler.max_tables was {saved['sampler.max_tables']}, is 30" in text
+    assert "another name=" in text and "keep_checkpoints" not in text
+
+
+def test_every_key_states_its_source_and_meaning() -> None:
+    from sqale_grpo.settings.keys import SOURCES
+
+    for name, field in known_keys().items():
+        assert field.metadata["source"] in SOURCES, name
+        assert len(field.metadata["help"]) > 3, name
+
+
+def test_recipe_names_every_key_that_is_a_fact_or_an_assumption() -> None:
+    """Whatever the paper's run fixes stands in the recipe itself, so that a changed default cannot move it."""
+    corpus_keys = {"corpus", "evaluate"}
+    stated = load_stated(RECIPE) | load_stated(ROOT / "configs" / "corpus" / "sqale.yaml")
+    wanted = {
+        name
+        for name, field in known_keys().items()
+        if field.metadata["source"] != "ours" and name.partition(".")[0] not in corpus_keys
+    }
+    assert wanted - stated == set()
+
+
+def load_stated(path: Path) -> set[str]:
+    """The dotted keys that a file sets."""
+    import yaml
+
+    found = set()
+    for section, value in yaml.safe_load(path.read_text()).items():
+        found |= {f"{section}.{inner}" for inner in value} if isinstance(value, dict) else {section}
+    return found
+
+
+def test_every_line_of_the_recipe_cites_its_keys_source() -> None:
+    section = ""
+    for line in RECIPE.read_text(encoding="utf-8").splitlines():
+        if heading := re.match(r"(\w+):\s*(#.*)?$", line):
+            section = heading[1]
+        elif found := re.match(r"( *)(\w+): [^#]*?(#.*)?$", line):
+            name = f"{section}.{found[2]}" if found[1] else found[2]
+            sources = (known_keys()[name].metadata["source"], "card" if name == "model.lora_rank" else "")
+            cited = (found[3] or "").strip("# ").partition(":")[0].split()
+            assert name == "name" or cited[0].strip(",;:") in sources, line
+
+
+def test_recipe_is_the_papers_run() -> None:
+    train = load_config([RECIPE]).train
+    assert train.questions_per_update * train.candidates == 144
+    assert (train.max_steps, train.anchor_updates, train.learning_rate) == (1800, 111, 1e-5)
+    assert (train.loss_type, train.loss_constant, train.scale_rewards) == ("dr_grpo", 1024, "none")
+
+
+def test_reference_page_is_what_the_code_says() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == keys_markdown(), "run: sqale-grpo train --keys > docs/configuration.md"
+    for name in known_keys():
+        assert f"`{name}`" in page
+
+
+def test_defaults_are_fresh_objects() -> None:
+    first, second = Config(), Config()
+    first.curriculum.start[0] = 0.9
+    assert second.curriculum.start[0] == 0.4
+    assert dataclasses.asdict(second) == dataclasses.asdict(load_config([]))

@@ -1,0 +1,48 @@
+"""``sqale-grpo train CONFIG... [section.key=value ...] [--dry-run] [--resume]``: train as the configuration says.
+
+Files are merged left to right, overrides last; ``config=FILE`` is one more file. ``--dry-run`` prints the plan and
+loads no model.
+"""
+
+import argparse
+
+from rich.console import Console
+
+from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.docs import keys_markdown
+from sqale_grpo.settings.load import load_words, split_words, to_yaml
+from sqale_grpo.settings.shape import batch_shape, is_main_process, launched_processes
+from sqale_grpo.train.plan import print_plan
+from sqale_grpo.train.preflight import check_prompts
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, or print the plan or the keys. Raises UserError for a mistake in the configuration or the data."""
+    options = _parser().parse_intermixed_args(arguments)
+    if options.keys:
+        print(keys_markdown(), end="")
+        return 0
+    config = load_words(options.inputs)
+    if not split_words(options.inputs)[0]:
+        raise ConfigError("no config file given; start from configs/recipe.yaml or configs/demo.yaml")
+    batch_shape(config, launched_processes())
+    check_prompts(config)
+    console = Console(quiet=not is_main_process())
+    console.print(to_yaml(config), markup=False, highlight=False)
+    if options.dry_run:
+        print_plan(config, console)
+        return 0
+    # Late, so that a plan and every error above come without torch.
+    from sqale_grpo.train.run import run
+
+    run(config, options.resume, console)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sqale-grpo train", description=__doc__)
+    parser.add_argument("inputs", nargs="*", metavar="CONFIG | section.key=value", help="YAML files, then overrides")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the run's folder")
+    parser.add_argument("--keys", action="store_true", help="print every key with its default, source and meaning")
+    return parser
