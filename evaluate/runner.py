@@ -47,6 +47,8 @@ BACKEND, LOCK, PARTIAL = "backend.json", ".lock", ".partial"
 class EvaluationError(UserError):
     """An evaluation that is not finished because questions failed for reasons outside of the model."""
 
+    exit_status = 1
+
 
 def run_evaluation(
     config: EvaluationConfig,

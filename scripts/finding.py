@@ -172,7 +172,7 @@ def evaluate_all(asked: list[EvaluationConfig], jobs: int, console: Console) -> 
                 where = f"{each.output}/{each.name}"
                 try:
                     console.print(f"{number} of {len(asked)}: {future.result()}", highlight=False, soft_wrap=True)
-                except (ConfigError, CorpusError, BrokenProcessPool):
+                except (UserError, BrokenProcessPool):
                     raise
                 except Exception as error:  # one evaluation's failure is shown, and leaves the others alone
                     failed.append(where)
