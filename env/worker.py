@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic
 
 from sqale_grpo.env.query import Connection, verdict
-from sqale_grpo.env.syntax import Scratch
+from sqale_grpo.env.scratch import Scratch
 from sqale_grpo.env.wire import Reader, framed, send
 
 SOCKET = 0

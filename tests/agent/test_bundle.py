@@ -22,7 +22,7 @@ from tests.agent.conftest import PROMPTS
 from tests.cases.conftest import read_cases
 from tests.conftest import ROOT
 
-HEAVY = ("torch", "vllm", "transformers", "numpy", "env", "train")
+HEAVY = ("torch", "vllm", "transformers", "numpy", "sqale_grpo")
 
 
 def run_alone(file, program):

@@ -21,7 +21,8 @@ def ask(agent_module, tiny_model, capsys):
     """Run the command line in this process; returns (exit status, stdout, stderr)."""
 
     def run(*arguments, model=tiny_model, question=("--question", "How many shops?")):
-        status = agent_module.main(["--model", str(model), *question, *SHORT, *map(str, arguments)])
+        words = ["--model", str(model), *question, *SHORT, *map(str, arguments)]
+        status = agent_module.run_program(lambda: agent_module.main(words))
         return status, *capsys.readouterr()
 
     return run
