@@ -24,7 +24,10 @@ def find_config(word: str | Path) -> Path:
     near = difflib.get_close_matches(_name(word, ".yaml"), config_names(), NAMES_SHOWN, cutoff=0.5)
     beside = difflib.get_close_matches(str(word), _files_beside(Path(word)), 1)
     hint = " or ".join([*beside, *near]) or f"one of {', '.join(config_names())}"
-    raise ConfigError(f"no config file at {word}, and the package has no {word}; did you mean {hint}?")
+    raise ConfigError(
+        f"no config file at {word}, and none of that name in the package; did you mean {hint}? An override is "
+        "section.key=value"
+    )
 
 
 def find_prompts(path: str | None) -> Path | None:

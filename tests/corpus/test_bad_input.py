@@ -136,7 +136,7 @@ def test_the_command_line_says_what_the_system_refuses(
     monkeypatch.setattr("sqale_grpo.corpus.preparation.write_parquet", full)
     source = own_questions(tmp_path / "in", [GOOD])
     command = ["prepare", "--corpus", "jsonl", "--source", str(source), "--out", str(tmp_path / "out")]
-    assert main([*command, "--workers", "1"]) == 1
+    assert main([*command, "--workers", "1"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "error: [Errno 28] No space left on device: 'index.parquet'"
 
 

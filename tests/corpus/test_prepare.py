@@ -240,5 +240,5 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     report = capsys.readouterr().out
     for words in ("no rows", "33.3%", "short", "very_long", "tables of a database", GOOD):
         assert words in report, words
-    assert main(["inspect", str(tmp_path / "in")]) == 1
+    assert main(["inspect", str(tmp_path / "in")]) == 2
     assert capsys.readouterr().err.startswith("error: the prepared corpus")

@@ -89,7 +89,7 @@ def test_stopped_from_the_keyboard(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     said, shown = process.communicate(timeout=120)  # a busy machine is no fault
     assert process.returncode == 130 and said == ""
-    assert shown.splitlines()[-1] == "stopped: the same command goes on with what is left" and "Traceback" not in shown
+    assert shown.splitlines()[-1] == "stopped; the same command goes on with what is left" and "Traceback" not in shown
     assert len(prepare("jsonl", source, out, workers=1, progress=False)) == 1000
 
 

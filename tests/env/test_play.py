@@ -77,10 +77,10 @@ def test_giving_up(play):
 
 def test_what_cannot_start_says_why(play, tmp_path, capsys):
     code, seen = play("", "--prompts", str(tmp_path / "gone.json"))
-    assert code == 2 and seen.startswith("env: no prompts file at ")
-    assert play("", "--tool-turns", "0") == (2, "env: episode limit tool_turns is 0: it must be at least 1\n")
+    assert code == 2 and seen.startswith("error: no prompts file at ")
+    assert play("", "--tool-turns", "0") == (2, "error: episode limit tool_turns is 0: it must be at least 1\n")
     assert main([str(tmp_path / "gone.sqlite"), "--question", "?"]) == 2
     (tmp_path / "text.sqlite").write_text("no database")
     assert main([str(tmp_path / "text.sqlite"), "--question", "?"]) == 2
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("env: no database file at ") and "cannot be read as a SQLite database" in second
+    assert first.startswith("error: no database file at ") and "cannot be read as a SQLite database" in second

@@ -98,8 +98,24 @@ def test_wrong_file_names_itself(tmp_path: Path, text: str, words: list[str]) ->
 
 
 def test_missing_file_names_a_similar_one() -> None:
-    with pytest.raises(ConfigError, match=r"recipee\.yaml \(did you mean .*recipe\.yaml\?\)"):
+    with pytest.raises(ConfigError, match=r"recipee\.yaml, .*; did you mean .*recipe\.yaml\?"):
         load_config([ROOT / "configs" / "recipee.yaml"])
+
+
+@pytest.mark.parametrize("word", ["recipe", "recipe.yaml", "configs/recipe.yaml", "./configs/recipe.yaml"])
+def test_a_configuration_of_the_package_is_found_from_any_folder(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config([word]) == load_config([RECIPE])
+    with pytest.raises(ConfigError, match="none of that name in the package; did you mean corpus/sqale"):
+        load_config(["corpus/sqal"])
+
+
+def test_a_file_wins_over_a_name_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe").write_text("name: mine\n")
+    assert load_config(["recipe"]).name == "mine"
 
 
 def test_saved_config_reads_back_equal(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sweep_file(folder: Path, parameters: dict, **more: object) -> Path:
     content = {
-        "program": "train",
+        "program": "sqale_grpo.train",
         "method": "grid",
         "command": ["${env}", "${interpreter}", "-m", "${program}", "configs/demo.yaml", "${args_no_hyphens}"],
         "parameters": parameters,
@@ -68,7 +68,7 @@ def test_wandb_starts_the_same_runs(path, tmp_path):
         for word in utils.create_sweep_command(list(sweep["command"])):
             macro = str(word).startswith("${") and str(word).endswith("}")
             command += given[word[2:-1]] if macro else [str(word)]
-        config = load_words(command[command.index("train") + 1 :])
+        config = load_words(command[command.index("sqale_grpo.train") + 1 :])
         config.train.log_to = []  # what running without W&B leaves out
         if sweep["parameters"] == ODD:
             config.name = run.name  # without name: W&B's agent names no run

@@ -38,7 +38,7 @@ def sweep_file(path: Path, corpora: list[str], seeds: list[int]) -> Path:
 
 
 def says(capsys, *words: str) -> str:
-    assert finding.main([str(word) for word in words]) == 2
+    assert run_program(lambda: finding.main([str(word) for word in words])) == 2
     return capsys.readouterr().err
 
 
