@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from scripts import finding
+from sqale_grpo.env.program import run_program
 from tests.conftest import ROOT
 
 TINY = [
