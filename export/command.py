@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sqale-grpo export",
         description="Write a trained checkpoint as a folder that transformers and vLLM load, with its agent and card.",
+        epilog="example: sqale-grpo export runs/NAME --out exports/NAME --push OWNER/NAME --dry-run",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder (its newest checkpoint) or a checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")

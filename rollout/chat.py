@@ -5,9 +5,10 @@ earlier reasoning in context"). The text between two turns is read off the token
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedTokenizerBase
+if TYPE_CHECKING:  # transformers takes a second to import
+    from transformers import PreTrainedTokenizerBase
 
 _ANSWER, _USER = "assistant turn stands here", "user turn stands here"
 
@@ -69,7 +70,7 @@ class ChatFrame:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
 
-def chat_frame(tokenizer: PreTrainedTokenizerBase, enable_thinking: bool = True) -> ChatFrame:
+def chat_frame(tokenizer: "PreTrainedTokenizerBase", enable_thinking: bool = True) -> ChatFrame:
     """Read the frame off ``tokenizer``'s chat template.
 
     Raises ValueError where the tokenizer has no chat template or one that does not end an assistant turn with a single
