@@ -17,7 +17,9 @@ SEED ?= 1
 ARGS ?=
 VLLM_VENV ?= .venv-vllm
 BIN := $(VENV)/bin
+# What the demo needs, and what the tests need on top of it.
 STAMP := $(VENV)/.installed
+TEST_STAMP := $(VENV)/.installed-test
 VLLM_STAMP := $(VLLM_VENV)/.installed
 
 .PHONY: demo finding test lint fix slow fuzz vllm-env vllm-test browser bench agent clean install
@@ -26,25 +28,26 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "error: $(PYTHON) is older than Python 3.11; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,track,plot]"
+	@$(PYTHON) scripts/install.py $(VENV) train
 	@touch $@
 
+$(TEST_STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) scripts/install.py $(VENV) train test track plot
+	@touch $@ $(STAMP)
+
 demo: $(STAMP)
-	$(BIN)/sqale-grpo demo configs/demo.yaml seed=$(SEED) $(ARGS)
+	$(BIN)/sqale-grpo demo seed=$(SEED) $(ARGS)
 
 finding: $(STAMP)
 	$(BIN)/python scripts/finding.py --jobs 2 $(ARGS)
 
-test: $(STAMP)
+test: $(TEST_STAMP)
 	$(BIN)/python -m pytest $(ARGS)
 
-slow: $(STAMP)
+slow: $(TEST_STAMP)
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
-fuzz: $(STAMP)
+fuzz: $(TEST_STAMP)
 	$(BIN)/python -m pytest --hypothesis-profile fuzz $(ARGS)
 
 vllm-env: $(VLLM_STAMP)
@@ -59,21 +62,21 @@ vllm-test: $(VLLM_STAMP)
 	$(VLLM_VENV)/bin/python -m pytest tests/rollout/test_lockstep.py tests/rollout/test_requests.py \
 		tests/rollout/test_sampling.py tests/rollout/test_vllm_server.py tests/train/test_importance.py
 
-lint: $(STAMP)
+lint: $(TEST_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fix: $(STAMP)
+fix: $(TEST_STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-browser: $(STAMP)
+browser: $(TEST_STAMP)
 	@if [ -x "$$CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null; then echo "there is a Chromium already"; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq chromium; \
 	else $(BIN)/python -m playwright install chromium; fi
 
-bench: $(STAMP)
+bench: $(TEST_STAMP)
 	@failed=""; for program in benchmarks/*.py; do \
 		echo "== $$program"; $(BIN)/python $$program || failed="$$failed $$program"; \
 	done; test -z "$$failed" || { echo "error: over their limits:$$failed"; exit 1; }
