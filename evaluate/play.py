@@ -13,15 +13,13 @@ from rich.console import Console
 from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
 from sqale_grpo.evaluate.runner import check_folder, check_prompts, finished, run_evaluation
-from sqale_grpo.rollout.policy_path import resolve_policy
+from sqale_grpo.rollout.policy_path import DEMO, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import check_prepared, split_command, split_folder
 from sqale_grpo.settings.docs import keys_markdown
 from sqale_grpo.settings.evaluation import INTRO, EvaluationConfig, evaluation_folder, load_evaluation, with_names
 from sqale_grpo.settings.files import is_file
 from sqale_grpo.settings.load import to_yaml
-
-DEMO = "demo"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.run_folder import COMPLETE, CONFIG, latest_checkpoint
 
+DEMO = "demo"  # as a policy's path: the one that the demo starts from
 MODEL_FILE = "config.json"
 ADAPTER_FILE = "adapter_config.json"  # PEFT's: the folder holds LoRA adapters over a base named in it
 

@@ -14,6 +14,7 @@ from trl import GRPOConfig
 
 from sqale_grpo.demo.build import build_policy
 from sqale_grpo.rollout.policy import load_policy, load_tokenizer, resolve_policy
+from sqale_grpo.rollout.policy_path import DEMO
 from sqale_grpo.settings.corpora import open_corpus
 from sqale_grpo.settings.keys import Config, CorpusConfig
 from sqale_grpo.settings.run_folder import prepare_folder, run_folder
@@ -38,7 +39,6 @@ from sqale_grpo.train.trackers import EpisodeTables, continue_run, tracker_callb
 from sqale_grpo.train.trainer import SqlGRPOTrainer
 
 POLICY_CACHE = "demo-policy"  # beside the prepared corpora
-DEMO = "demo"
 PROJECT = "sqale-grpo"  # where trackers file a run; WANDB_PROJECT names another
 
 
