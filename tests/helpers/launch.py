@@ -108,7 +108,7 @@ def kill_launch(launch: subprocess.Popen) -> None:
 def _serve() -> None:
     """Fork a run for each line on stdin."""
     import sqale_grpo.train.run  # noqa: F401  all that a run imports
-    from sqale_grpo.train.command import main
+    from sqale_grpo.commands import main
 
     for line in sys.stdin:
         request = json.loads(line)
@@ -125,7 +125,7 @@ def _serve() -> None:
             os.dup2(log, stream)
         if request["kill_at"]:
             sys.addaudithook(_killer(request["kill_at"]))
-        sys.exit(main(request["arguments"]))
+        sys.exit(main(["train", *request["arguments"]]))
 
 
 def _killer(path: str) -> Callable[[str, tuple], None]:
