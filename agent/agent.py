@@ -17,7 +17,8 @@ from sqale_grpo.env.prompts import Prompts, load_prompts
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.env.text import printable
 from sqale_grpo.rollout.chat import ChatFrame
-from sqale_grpo.rollout.tokens import EpisodeTokens, Sampling
+from sqale_grpo.rollout.tokens import EpisodeTokens
+from sqale_grpo.settings.sampling import Sampling
 
 TOOL_THREADS = 8
 OnTurn = Callable[[int, Turn], None]

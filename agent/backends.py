@@ -13,7 +13,8 @@ from sqale_grpo.env.episode import Episode
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
 from sqale_grpo.rollout.requests import play_requests
-from sqale_grpo.rollout.tokens import EpisodeTokens, Sampling
+from sqale_grpo.rollout.tokens import EpisodeTokens
+from sqale_grpo.settings.sampling import Sampling
 
 # Plays episodes to their end; the integers fix each one's token sampling where the backend can be told.
 Generate = Callable[[Sequence[Episode], Sequence[int], Sampling, ThreadPoolExecutor], list[EpisodeTokens]]

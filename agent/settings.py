@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqale_grpo.env.limits import Limits
 from sqale_grpo.env.tools import EpisodeLimits
-from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.sampling import Sampling
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class ScriptedBackend:
         """Nothing is held."""
 
     def _play(self, each: OpenEpisode) -> TokenCounts:
-        question = each.world.question
+        question = each.group.question
         tables = list(question.gold_tables)
         turns: list[list[tuple[str, dict[str, str]]]] = [
             [("list_tables", {})],
@@ -106,7 +106,7 @@ def evaluation(folder: Path, questions: int) -> EvaluationConfig:
     """300 questions of 50 generated schemas."""
     shape = [f"corpus.demo_tables=[{TABLES},{TABLES}]", "corpus.demo_schemas=[1,50]", "corpus.demo_questions=[1,6]"]
     place = [f"corpus.prepared={folder / 'prepared'}", "corpus.name=demo", "name=benchmark"]
-    return load_evaluation([], [*shape, *place, f"questions={questions}", "tables=full", "backend=oracle"])
+    return load_evaluation([], [*shape, *place, f"questions={questions}", "schema=full", "backend=oracle"])
 
 
 def main() -> int:

@@ -22,9 +22,10 @@ from typing import Any
 from sqale_grpo.corpus import PreparedCorpus, prepare
 from sqale_grpo.env.episode import Episode
 from sqale_grpo.env.sandbox import Sandbox
-from sqale_grpo.rollout.record import EPISODES, turns_record, write_episodes
+from sqale_grpo.rollout.record import turns_record, write_episodes
 from sqale_grpo.sampler import open_episode_database
 from sqale_grpo.settings.load import load_config, save_config
+from sqale_grpo.settings.run_folder import EPISODES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -104,7 +105,7 @@ def write_run(folder: Path, corpus: PreparedCorpus, updates: int) -> None:
     """The run folder: configuration, metrics and the episodes of every update."""
     config = load_config(
         [ROOT / "configs" / "demo.yaml"],
-        [f"corpus.prepared={corpus.directory.parent}", "name=large", f"train.max_steps={updates}"],
+        [f"corpus.prepared={corpus.directory.parent}", "name=large", f"train.updates={updates}"],
     )
     folder.mkdir(parents=True)
     save_config(config, folder / "config.yaml")

@@ -60,7 +60,7 @@ def benchmark(words: list[str]) -> int:
         own = [f"output={folder}", "name=step", "train.save_updates=1000"]
         if "--paper" in words:
             return paper(Path(folder), own, [word for word in words if word != "--paper"])
-        config = load_config([ROOT / "configs" / "demo.yaml"], [*own, f"train.max_steps={UPDATES}", *words])
+        config = load_config([ROOT / "configs" / "demo.yaml"], [*own, f"train.updates={UPDATES}", *words])
         measured = measure(config)
     ok = measured["other_share"] <= OTHER_SHARE and measured["seconds"]["update"] <= SECONDS
     limits = {"other_share": OTHER_SHARE, "seconds": SECONDS}
@@ -79,7 +79,7 @@ def paper(folder: Path, own: list[str], words: list[str]) -> int:
             raise ConfigError(f"shape.{name} must be a whole number above 0, not {value!r}")
         shape[name] = int(value)
     own += [f"model.path={folder / 'policy'}", "corpus.name=demo", "corpus.source=null", "corpus.difficulties=[]"]
-    own += ["rollout.backend=transformers", f"train.max_steps={PAPER_UPDATES}"]
+    own += ["rollout.backend=transformers", f"train.updates={PAPER_UPDATES}"]
     overrides = [*own, *(word for word in words if not word.startswith("shape."))]
     config = load_config([ROOT / "configs" / "recipe.yaml"], overrides)
     random_policy(folder / "policy", shape)
@@ -128,8 +128,8 @@ def measure(config: Any) -> dict[str, Any]:
 
     from sqale_grpo.train.run import run
 
-    if config.train.max_steps < 2:
-        raise ConfigError("train.max_steps must be 2 at least here: the first update is left out")
+    if config.train.updates < 2:
+        raise ConfigError("train.updates must be 2 at least here: the first update is left out")
     cuda = torch.cuda.is_available() and not config.train.use_cpu
     if cuda:
         torch.cuda.empty_cache()

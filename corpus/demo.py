@@ -135,13 +135,13 @@ def make_schema(chance: random.Random, schema_id: str, size: int, rows: int) -> 
         if index > 1 and parents and chance.random() < 0.2:
             parents.append(chance.choice([n for n in nouns[:index] if n != parents[0]]))
         schema.tables[noun] = DemoTable(
-            noun,
-            prefix + noun + suffix,
-            key_style.format(noun),
-            text,
-            {c: chance.choice(NUMBER_CONCEPTS[c]) for c in chance.sample(sorted(NUMBER_CONCEPTS), 1)},
-            {p: reference_style.format(p) for p in parents},
-            {c: stored_values(chance, c) for c in text},
+            noun=noun,
+            name=prefix + noun + suffix,
+            key=key_style.format(noun),
+            text=text,
+            numbers={c: chance.choice(NUMBER_CONCEPTS[c]) for c in chance.sample(sorted(NUMBER_CONCEPTS), 1)},
+            parents={p: reference_style.format(p) for p in parents},
+            stored={c: stored_values(chance, c) for c in text},
         )
     for index, table in enumerate(schema.tables.values()):
         empty = index > 1 and chance.random() < EMPTY_TABLES

@@ -24,12 +24,12 @@ from sqale_grpo.demo.explorer import CAREFUL, Habits
 from sqale_grpo.demo.traces import TraceJob, encode, make_traces, trace_text
 from sqale_grpo.env.chance import rng
 from sqale_grpo.rollout import chat
+from sqale_grpo.rollout.group import episode_settings
 from sqale_grpo.rollout.lockstep import play
-from sqale_grpo.rollout.play import EpisodeJob, play_jobs
-from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.rollout.play import TOOL_THREADS, EpisodeJob, play_jobs
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
-from sqale_grpo.train.experiment import TOOL_THREADS, episode_settings
+from sqale_grpo.settings.of_run import run_evaluation_config
 
 _SOURCES = (explorer, model, traces, warm_start, chat)
 MEASURED = "measured.json"
@@ -40,7 +40,7 @@ CLEAN_SHARE = 0.85  # of the warm start's learning-rate fall that the careful tr
 def policy_key(config: Config, corpus: Path) -> str:
     """A digest of all that the policy is made from: its settings, prompts, corpus, and the code that builds it."""
     digest = hashlib.blake2b(digest_size=8)
-    settings = {name: value for name, value in dataclasses.asdict(config.policy).items() if name != "max_tables"}
+    settings = {name: value for name, value in dataclasses.asdict(config.demo_policy).items() if name != "max_tables"}
     digest.update(json.dumps(settings, sort_keys=True).encode())
     digest.update(json.dumps(trace_sizes(config)).encode())
     digest.update((corpus / MARKER).read_bytes())
@@ -52,8 +52,8 @@ def policy_key(config: Config, corpus: Path) -> str:
 
 
 def trace_sizes(config: Config) -> tuple[int, int]:
-    """Fewest and most tables of a trace's database: the sampler's, or no more than ``policy.max_tables``."""
-    return config.sampler.min_tables, config.policy.max_tables or config.sampler.max_tables
+    """Fewest and most tables of a trace's database: the sampler's, or no more than ``demo_policy.max_tables``."""
+    return config.sampler.min_tables, config.demo_policy.max_tables or config.sampler.max_tables
 
 
 def build_policy(config: Config, corpus: Path, cache: Path, report: Callable[[str], None]) -> Path:
@@ -72,10 +72,11 @@ def _built_policy(config: Config, corpus: Path, folder: Path, report: Callable[[
         make_policy(config, corpus, folder, report)
     rate = equivalent_rate(config, folder, corpus)
     report(f"demo policy: {rate:.0%} equivalent on {CHECKED} train questions at the temperature of the evaluation")
-    if rate < config.policy.floor:
+    if rate < config.demo_policy.floor:
         raise ConfigError(
-            f"the demo policy answers {rate:.0%} of train questions, under policy.floor={config.policy.floor}: too "
-            "little for GRPO to begin with; raise policy.clean_max_steps, or set another policy.seed"
+            f"the demo policy answers {rate:.0%} of train questions, under demo_policy.floor="
+            f"{config.demo_policy.floor}: too little for GRPO to begin with; raise demo_policy.clean_max_steps, or set "
+            "another demo_policy.seed"
         )
     (folder / MEASURED).write_text(json.dumps({"equivalent": rate, "n": CHECKED}))
     return folder
@@ -84,7 +85,7 @@ def _built_policy(config: Config, corpus: Path, folder: Path, report: Callable[[
 def make_policy(config: Config, corpus: Path, folder: Path, report: Callable[[str], None]) -> None:
     """Traces, tokenizer, model and warm start, written to ``folder``."""
     started = time.monotonic()
-    policy = config.policy
+    policy = config.demo_policy
     job = TraceJob(corpus, config.env.prompts, trace_sizes(config), CAREFUL, policy.seed, "careful traces")
     imperfect = dataclasses.replace(
         job,
@@ -119,19 +120,17 @@ def make_policy(config: Config, corpus: Path, folder: Path, report: Callable[[st
 
 def equivalent_rate(config: Config, folder: Path, corpus: Path) -> float:
     """Share of ``CHECKED`` train questions that the policy answers, sampled as in the evaluation."""
-    prepared, section, seed = open_prepared(corpus), config.evaluate, config.policy.seed
+    prepared, seed = open_prepared(corpus), config.demo_policy.seed
+    asked = run_evaluation_config(config, "policy check", folder)
     chosen = rng("policy check", seed).sample(range(len(prepared)), min(CHECKED, len(prepared)))
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     frame = chat.chat_frame(AutoTokenizer.from_pretrained(folder))
-    sampling = Sampling(
-        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
-    )
     with ThreadPoolExecutor(TOOL_THREADS) as pool:
         played = play_jobs(
             prepared,
             [EpisodeJob(index, 0, False, (seed, 0)) for index in chosen],
-            episode_settings(config, section.tables, section.query_seconds),
-            lambda episodes, keys: play(network, frame, episodes, keys, sampling, pool),
+            episode_settings(asked, asked.schema),
+            lambda episodes, keys: play(network, frame, episodes, keys, asked.sampling.sampling(), pool),
             pool,
             lambda stage: nullcontext(),
         )

@@ -94,13 +94,14 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     started = time.monotonic()
     # Late, so that a wrong argument is answered before torch is loaded.
+    from sqale_grpo.demo.initial import policy_path
     from sqale_grpo.evaluate.metrics import run_difference
     from sqale_grpo.evaluate.records import SUMMARY as EVALUATED
     from sqale_grpo.evaluate.records import read_records
     from sqale_grpo.evaluate.runner import run_evaluation
     from sqale_grpo.report.page import write_report
     from sqale_grpo.settings.of_run import run_evaluation_config
-    from sqale_grpo.train.run import policy_path, run, set_up_libraries
+    from sqale_grpo.train.run import run, set_up_libraries
 
     set_up_libraries(config)
     folder = run_folder(config)

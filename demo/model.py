@@ -6,7 +6,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
-from sqale_grpo.settings.keys import PolicyConfig
+from sqale_grpo.settings.keys import DemoPolicyConfig
 
 SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 CHAT_TEMPLATE = (
@@ -48,7 +48,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
     return fast
 
 
-def tiny_model(policy: PolicyConfig, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3_5ForCausalLM:
+def tiny_model(policy: DemoPolicyConfig, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3_5ForCausalLM:
     """A randomly initialised Qwen3.5 text model of the sizes in ``policy``; the same seed gives the same weights."""
     torch.manual_seed(seed)
     names = {"l": "linear_attention", "f": "full_attention"}

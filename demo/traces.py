@@ -10,12 +10,11 @@ from sqale_grpo.corpus import open_prepared
 from sqale_grpo.demo.explorer import Habits, play_script
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.episode import Episode
-from sqale_grpo.env.prompts import load_prompts
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.sampler import open_episode_database, select_tables
-from sqale_grpo.settings.files import find_prompts
+from sqale_grpo.settings.files import read_prompts
 
 GATED = 0.3  # share of traces with a closed submit gate, so that the policy has met the refusal
 
@@ -51,7 +50,7 @@ def make_trace(job: TraceJob, number: int) -> Trace:
     tables = select_tables(graph, question.gold_tables, "sampled", chance, low, high)
     with open_episode_database(source, tables) as database, Sandbox(database.path) as sandbox:
         gated = chance.random() < GATED
-        episode = Episode(question.text, sandbox, gated=gated, prompts=load_prompts(find_prompts(job.prompts)))
+        episode = Episode(question.text, sandbox, gated=gated, prompts=read_prompts(job.prompts))
         messages = episode.prompt()
         return Trace(messages, play_script(episode, question.gold_sql, job.habits, chance))
 

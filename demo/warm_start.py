@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from sqale_grpo.env.chance import rng
-from sqale_grpo.settings.keys import PolicyConfig
+from sqale_grpo.settings.keys import DemoPolicyConfig
 
 Tokens = tuple[list[int], list[int]]
 COPY_TOKENS = 24
@@ -76,7 +76,7 @@ class WarmStart:
     copying, then fall linearly to the end of the last stage.
     """
 
-    def __init__(self, model: PreTrainedModel, policy: PolicyConfig, report: Callable[[str], None]) -> None:
+    def __init__(self, model: PreTrainedModel, policy: DemoPolicyConfig, report: Callable[[str], None]) -> None:
         self.model, self.report = model, report
         matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
         others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]

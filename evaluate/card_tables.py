@@ -38,13 +38,13 @@ COMPUTE_METRICS = {
 def benchmark_table(evaluations: Sequence[Evaluation]) -> Table:
     """Execution accuracy by policy and benchmark (card: "Evaluation"); a benchmark's official verdict beside ours."""
     size = largest_size(evaluations)
-    names = benchmarks(select(evaluations, tables=size))
-    official = [name for name in names if _has_official(select(evaluations, benchmark=name, tables=size))]
+    names = benchmarks(select(evaluations, schema=size))
+    official = [name for name in names if _has_official(select(evaluations, benchmark=name, schema=size))]
     columns = [(name, metric) for name in names for metric in ("equivalent", "official")[: 1 + (name in official)]]
     heads = [benchmark_name(name) + (", its own verdict" if metric == "official" else "") for name, metric in columns]
     table = Table("benchmarks", f"Execution accuracy (%), {size_name(size).lower()}", ["Policy", *heads])
-    for policy in policies(select(evaluations, tables=size)):
-        mine = select(evaluations, policy, tables=size)
+    for policy in policies(select(evaluations, schema=size)):
+        mine = select(evaluations, policy, schema=size)
         card = published.ACCURACY.get(card_name(mine) or "", {}) if size == "full" else {}
         cells = []
         for name, metric in columns:
@@ -76,7 +76,7 @@ def schema_size_table(evaluations: Sequence[Evaluation], benchmark: str) -> Tabl
     for size in sizes(mine):
         cells = []
         for name in names:
-            here = select(mine, name, tables=size)
+            here = select(mine, name, schema=size)
             card = published.SCHEMA_SIZE.get(cards[name] or "", {})
             cells.append(accuracy_and_recall(table, here, card.get(size)) if here else NOTHING)
             if card:
@@ -94,7 +94,7 @@ def literals_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
     for labels, here in by_policy_and_size(mine):
         card = (
             published.LITERALS.get(card_name(here) or "", {})
-            if (benchmark, here[0].tables) == ("sqale", "full")
+            if (benchmark, here[0].schema) == ("sqale", "full")
             else {}
         )
         figures = [figure(here, metric, published=card.get(metric)) for metric in LITERAL_METRICS]
@@ -138,6 +138,6 @@ def compute_table(evaluations: Sequence[Evaluation], benchmark: str, difficulty:
 def _card_compute(here: Sequence[Evaluation], difficulty: str) -> tuple[float, float, float] | None:
     bands = ("sqale", f"sqale-{published.COMPUTE_DIFFICULTY}")  # the band may be all that was played
     moderate = difficulty == published.COMPUTE_DIFFICULTY
-    if not (moderate and here[0].tables == "full" and here[0].benchmark in bands):
+    if not (moderate and here[0].schema == "full" and here[0].benchmark in bands):
         return None
     return published.COMPUTE.get(card_name(here) or "")

@@ -25,7 +25,7 @@ from sqale_grpo.evaluate.literals import count_literals
 from sqale_grpo.evaluate.records import TokenCounts
 from sqale_grpo.reward import GoldError, Outcome, bird_verdict, ehrsql_verdict, with_agreement
 from sqale_grpo.reward.score import gold_result, result_classes
-from sqale_grpo.rollout.group import World
+from sqale_grpo.rollout.group import Group
 from sqale_grpo.rollout.play import EpisodeJob, EpisodeSettings, OpenEpisode, open_episodes, score_episode
 from sqale_grpo.rollout.record import turns_record
 
@@ -65,17 +65,17 @@ def opened_all(gold_tables: Iterable[str], opened: Iterable[str]) -> bool:
     return set(map(fold_name, gold_tables)) <= set(map(fold_name, opened))
 
 
-def gold_columns(world: World, answer: str | None, gold_seconds: float) -> dict[str, bool | None]:
+def gold_columns(group: Group, answer: str | None, gold_seconds: float) -> dict[str, bool | None]:
     """``gold_empty``: the gold result has no rows; ``official``: the benchmark's verdict, None where it has none.
 
     For that one the answer may run 30 s, as in BIRD's own evaluation. Raises GoldError as scoring does.
     """
-    question, database = world.question, world.database.path
-    gold = gold_result(question.gold_sql, database, world.sandbox, gold_seconds, question.question_id)
+    question, database = group.question, group.database.path
+    gold = gold_result(question.gold_sql, database, group.sandbox, gold_seconds, question.question_id)
     verdict = None
     if question.corpus in OFFICIAL:
-        limits = replace(world.sandbox.limits, seconds=OFFICIAL_SECONDS)
-        with Sandbox(database, limits, world.sandbox.pool) as sandbox:
+        limits = replace(group.sandbox.limits, seconds=OFFICIAL_SECONDS)
+        with Sandbox(database, limits, group.sandbox.pool) as sandbox:
             verdict = official_verdict(question, database, answer, sandbox, gold_seconds)
     return {"gold_empty": not gold.result.rows, "official": verdict}
 
@@ -95,11 +95,12 @@ def official_verdict(
 def play_chunk(
     corpus: PreparedCorpus,
     questions: Sequence[int],
-    candidates: int,
-    seed: int,
     settings: EpisodeSettings,
     backend: Backend,
     pool: ThreadPoolExecutor,
+    *,
+    candidates: int,
+    seed: int,
     causes: Sequence[str],
 ) -> tuple[list[dict[str, Any]], dict[int, str]]:
     """Records of the questions that could be played, and for the others why not, by question number.
@@ -144,21 +145,21 @@ def play_chunk(
 
 def _score(each: OpenEpisode, settings: EpisodeSettings) -> tuple[Outcome, dict[str, Any]] | Failure:
     """What the episode earned, and the columns that need its database."""
-    world, episode = each.world, each.episode
+    group, episode = each.group, each.episode
     assert episode.finished is not None
     try:
-        outcome = score_episode(world, episode, settings)
-        columns = gold_columns(world, episode.finished.sql, settings.gold_seconds)
+        outcome = score_episode(group, episode, settings)
+        columns = gold_columns(group, episode.finished.sql, settings.gold_seconds)
     except GoldError as error:
         return Failure(f"the gold query did not run: {error}")
     except SqlError as error:
         return Failure(f"the answer could not be judged: {error}")
-    return outcome, {**columns, **episode_metrics(world.question, episode, settings.evidence)}
+    return outcome, {**columns, **episode_metrics(group.question, episode, settings.evidence)}
 
 
 def episode_facts(each: OpenEpisode) -> dict[str, Any]:
     """The record's columns that an episode has by itself; ``update`` is the draw's, 0."""
-    question, episode = each.world.question, each.episode
+    question, episode = each.group.question, each.episode
     assert episode.finished is not None
     return {
         "index": each.job.index,
@@ -171,7 +172,7 @@ def episode_facts(each: OpenEpisode) -> dict[str, Any]:
         "question": question.text,
         "gold_sql": question.gold_sql,
         "gold_tables": list(question.gold_tables),
-        "tables": list(each.world.tables),
+        "tables": list(each.group.tables),
         "gated": each.job.gated,
         "turns": turns_record(episode),
         "opened_tables": sorted(episode.opened_tables),

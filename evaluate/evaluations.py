@@ -16,6 +16,7 @@ import yaml
 from sqale_grpo.evaluate.published import published_name
 from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records
 from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.load import RENAMED
 
 DEMO_POLICY = "demo-policy"
 UNREAD = ("turns", "question", "gold_sql", "opened_tables", "tables")
@@ -25,7 +26,7 @@ UNREAD = ("turns", "question", "gold_sql", "opened_tables", "tables")
 class Evaluation:
     """One evaluation. ``rows`` are those of ``evaluate.records``, empty unless ``state`` is ``finished``.
 
-    ``benchmark`` and ``tables`` say what was asked (``tables``: gold, distractors:N, full, sampled); ``failed``
+    ``benchmark`` and ``schema`` say what was asked (``schema``: gold, distractors:N, full, sampled); ``failed``
     questions got no answer, for a failure that was not the policy's: such an evaluation is not finished. ``state`` is
     ``finished``, ``unfinished`` or ``failed``: only the first is ever averaged.
     """
@@ -33,7 +34,7 @@ class Evaluation:
     policy: str
     model: str
     benchmark: str
-    tables: str
+    schema: str
     rows: Sequence[dict[str, Any]] = field(default=(), repr=False)
     parameters: float | None = None
     failed: int = 0
@@ -42,9 +43,9 @@ class Evaluation:
     published: str | None = None
 
 
-def failed_run(policy: str, model: str, benchmark: str, tables: str) -> Evaluation:
+def failed_run(policy: str, model: str, benchmark: str, schema: str) -> Evaluation:
     """What stands for a run that failed before it could be evaluated: tables show it and leave it out of every mean."""
-    return Evaluation(policy, model, benchmark, tables, state="failed", name=model)
+    return Evaluation(policy, model, benchmark, schema, state="failed", name=model)
 
 
 def find_evaluations(paths: Iterable[str | Path]) -> list[Path]:
@@ -85,12 +86,14 @@ def read_evaluation(folder: Path) -> Evaluation:
     config = _config(folder)
     model = str(config.get("model") or "")
     summary = read_json(folder / SUMMARY)
+    if "tables" in config:
+        raise ConfigError(f"{folder / CONFIG}: tables is now {RENAMED['tables']}; write the new word into this file")
     corpus = config.get("corpus") or {}
     return Evaluation(
         policy=str(config.get("group") or model_name(model, config)),
         model=model,
         benchmark=str(config.get("benchmark") or corpus.get("name") or ""),
-        tables=str(config.get("tables") or ""),
+        schema=str(config.get("schema") or ""),
         rows=read_records(folder, leave_out=UNREAD) if summary else (),
         parameters=(summary or {}).get("parameters"),
         failed=len(read_json(folder / FAILED) or ()),
@@ -140,7 +143,7 @@ def benchmarks(evaluations: Iterable[Evaluation]) -> list[str]:
 def sizes(evaluations: Iterable[Evaluation]) -> list[str]:
     """Schema sizes, the smallest first: gold, distractors by number, full, then what the sampler draws."""
     rank = {"gold": -1, "full": 1_000_000, "sampled": 1_000_001}
-    found = {each.tables for each in evaluations}
+    found = {each.schema for each in evaluations}
     return sorted(found, key=lambda size: (rank.get(size) or _number(size), size))
 
 

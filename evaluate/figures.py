@@ -21,7 +21,7 @@ class Figure:
 
     policy: str
     benchmark: str
-    tables: str
+    schema: str
     metric: str
     difficulty: str = ""
     value: float | None = None
@@ -57,14 +57,14 @@ def figure(
         value, interval = metric_value(seeds, METRICS[name]), metric_interval(seeds, METRICS[name])
     low, high = scaled(interval, factor)
     return Figure(
-        first.policy,
-        first.benchmark,
-        first.tables,
-        metric,
-        difficulty,
-        None if value is None else value * (factor or 1.0),
-        low,
-        high,
+        policy=first.policy,
+        benchmark=first.benchmark,
+        schema=first.schema,
+        metric=metric,
+        difficulty=difficulty,
+        value=None if value is None else value * (factor or 1.0),
+        low=low,
+        high=high,
         n=len({row["question_id"] for rows in seeds for row in rows}),
         seeds=len(seeds),
         missing=tuple(each.state for each in evaluations if each.state != "finished"),

@@ -20,7 +20,7 @@ from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.rollout.policy import is_vision, load_policy, load_tokenizer
 from sqale_grpo.rollout.policy_path import is_adapter
 from sqale_grpo.rollout.requests import play_requests
-from sqale_grpo.rollout.tokens import EpisodeTokens, Sampling
+from sqale_grpo.rollout.tokens import EpisodeTokens
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig
 from sqale_grpo.settings.keys import ModelConfig
@@ -62,14 +62,6 @@ def frame_of(config: EvaluationConfig, path: str) -> ChatFrame:
         raise ConfigError(str(error)) from error
 
 
-def sampling_of(config: EvaluationConfig) -> Sampling:
-    """How tokens are drawn, and how many."""
-    section = config.sampling
-    return Sampling(
-        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
-    )
-
-
 def _open_transformers(config: EvaluationConfig, frame: ChatFrame) -> Backend:
     gpu = torch.cuda.is_available() and not config.local.use_cpu
     if not gpu:
@@ -78,7 +70,7 @@ def _open_transformers(config: EvaluationConfig, frame: ChatFrame) -> Backend:
     model = load_policy(ModelConfig(path=config.model, weights_dtype=config.local.dtype), config.model).eval()
     if gpu:
         model = model.to("cuda")
-    sampling = sampling_of(config)
+    sampling = config.sampling.sampling()
 
     def play_tokens(episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:
         keys = [each.key for each in episodes]
@@ -104,7 +96,7 @@ def open_vllm(config: EvaluationConfig) -> Backend:
     # Late: importing vLLM takes seconds.
     from sqale_grpo.rollout.vllm_engine import VllmEngine, load_vllm
 
-    frame, sampling, local = frame_of(config, config.model), sampling_of(config), config.local
+    frame, sampling, local = frame_of(config, config.model), config.sampling.sampling(), config.local
     llm = load_vllm(config.model, sampling.max_episode_tokens, local.vllm_memory_share, config.batch, local.vllm_seeded)
 
     def play_tokens(episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:

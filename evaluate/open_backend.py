@@ -32,7 +32,7 @@ class SubmittingBackend:
         """Nothing is held."""
 
     def _submit(self, each: OpenEpisode) -> TokenCounts:
-        call = {"tool": "submit_sql", "args": {"sql": self._answer(each.world.question)}}
+        call = {"tool": "submit_sql", "args": {"sql": self._answer(each.group.question)}}
         ended = each.episode.step(json.dumps(call))
         assert isinstance(ended, Finished), "submit_sql ends an episode whose gate is open"
         return TokenCounts()

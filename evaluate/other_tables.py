@@ -41,7 +41,7 @@ def runs_table(evaluations: Sequence[Evaluation]) -> Table:
         "Evaluation",
         "policy",
         "benchmark",
-        "tables",
+        "schema",
         "state",
         "questions",
         "failed",
@@ -54,7 +54,7 @@ def runs_table(evaluations: Sequence[Evaluation]) -> Table:
         apart = len(by_question(each.rows)) - len(by_question(rows))
         empty = by_question([row for row in rows if row["gold_empty"]])
         counts = [len(by_question(rows)), each.failed, apart, len(empty)]
-        names = [each.name or each.model, each.policy, benchmark_name(each.benchmark), each.tables, each.state]
+        names = [each.name or each.model, each.policy, benchmark_name(each.benchmark), each.schema, each.state]
         table.add(names, map(str, counts))
     return table
 
@@ -116,7 +116,15 @@ def _parts_figure(first: Evaluation, name: str, seeds: Sequence[list[Part]]) -> 
     questions = {question for parts in seeds for question, _, _ in parts}
     value = sum(values) / len(values) if values else None
     return Figure(
-        first.policy, first.benchmark, first.tables, name, "", value, low, high, n=len(questions), seeds=len(seeds)
+        policy=first.policy,
+        benchmark=first.benchmark,
+        schema=first.schema,
+        metric=name,
+        value=value,
+        low=low,
+        high=high,
+        n=len(questions),
+        seeds=len(seeds),
     )
 
 
@@ -128,7 +136,7 @@ def difference(before: Sequence[Evaluation], after: Sequence[Evaluation], metric
     first, second = seeds_of(before), seeds_of(after)
     for side, seeds in ((before, first), (after, second)):
         if not seeds:
-            raise ValueError(f"{side[0].policy} on {side[0].benchmark}, {side[0].tables}: {side[0].state}")
+            raise ValueError(f"{side[0].policy} on {side[0].benchmark}, {side[0].schema}: {side[0].state}")
     refuse_other_questions(*({row["question_id"] for rows in side for row in rows} for side in (first, second)))
     value: float | None
     interval: Interval | None
@@ -144,14 +152,13 @@ def difference(before: Sequence[Evaluation], after: Sequence[Evaluation], metric
     missing = tuple(each.state for each in (*before, *after) if each.state != "finished")
     questions = {row["question_id"] for rows in first for row in rows}
     return Figure(
-        f"{b.policy} - {a.policy}",
-        b.benchmark,
-        b.tables,
-        metric,
-        "",
-        value,
-        low,
-        high,
+        policy=f"{b.policy} - {a.policy}",
+        benchmark=b.benchmark,
+        schema=b.schema,
+        metric=metric,
+        value=value,
+        low=low,
+        high=high,
         n=len(questions),
         seeds=min(len(first), len(second)),
         missing=missing,
@@ -161,7 +168,7 @@ def difference(before: Sequence[Evaluation], after: Sequence[Evaluation], metric
 def differences_table(evaluations: Sequence[Evaluation], most: int = 15) -> Table:
     """Paired differences in accuracy between any two policies, or, of more than ``most`` pairs, to the first policy."""
     title = "Paired differences in accuracy, percentage points [95% interval]"
-    table = Table("differences", title, ["Difference", "benchmark", "tables", "points", "questions"])
+    table = Table("differences", title, ["Difference", "benchmark", "schema", "points", "questions"])
     names = policies(evaluations)
     pairs = list(combinations(names, 2))
     pairs = pairs if len(pairs) <= most else [(names[0], name) for name in names[1:]]
@@ -169,7 +176,7 @@ def differences_table(evaluations: Sequence[Evaluation], most: int = 15) -> Tabl
         for benchmark in benchmarks(evaluations):
             mine = select(evaluations, benchmark=benchmark)
             for size in sizes(mine):
-                before, after = select(mine, first, tables=size), select(mine, second, tables=size)
+                before, after = select(mine, first, schema=size), select(mine, second, schema=size)
                 if before and after:
                     _add_difference(table, before, after)
     return table
@@ -177,7 +184,7 @@ def differences_table(evaluations: Sequence[Evaluation], most: int = 15) -> Tabl
 
 def _add_difference(table: Table, before: Sequence[Evaluation], after: Sequence[Evaluation]) -> None:
     label = f"{after[0].policy} - {before[0].policy}"
-    where = [benchmark_name(after[0].benchmark), size_name(after[0].tables)]
+    where = [benchmark_name(after[0].benchmark), size_name(after[0].schema)]
     try:
         found = difference(before, after)
     except ValueError as error:

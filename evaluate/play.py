@@ -12,14 +12,15 @@ from rich.console import Console
 
 from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
-from sqale_grpo.evaluate.runner import check_folder, check_prompts, finished, run_evaluation
+from sqale_grpo.demo.initial import policy_path
+from sqale_grpo.evaluate.runner import check_folder, finished, run_evaluation
 from sqale_grpo.rollout.policy_path import DEMO, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import check_prepared, split_command, split_folder
 from sqale_grpo.settings.docs import keys_markdown
 from sqale_grpo.settings.evaluation import INTRO, EvaluationConfig, evaluation_folder, load_evaluation, with_names
-from sqale_grpo.settings.files import is_file
-from sqale_grpo.settings.load import to_yaml
+from sqale_grpo.settings.files import is_file, read_prompts
+from sqale_grpo.settings.load import load_config, to_yaml
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise ConfigError("no config file given; start from configs/eval/sqale.yaml or another of that folder")
     config = load_evaluation(files, [text for text in options.inputs if text not in files])
     console = Console()
-    check_prompts(config)
+    read_prompts(config.env.prompts)
     if not options.dry_run:  # first: a corpus that is not there must not be noticed after a policy was built
         check_prepared(config.corpus, config.corpus.split, config.env.query_seconds)
     config = with_names(config, resolve_model(config, console, build=not options.dry_run))
@@ -63,10 +64,6 @@ def resolve_model(config: EvaluationConfig, console: Console, build: bool = True
         return str(resolve_policy(config.model))
     if not build:
         return config.model
-    # Late: building a policy needs the trainer's libraries.
-    from sqale_grpo.settings.load import load_config
-    from sqale_grpo.train.run import policy_path
-
     demo = load_config([DEMO])
     place = dataclasses.replace(demo.corpus, prepared=config.corpus.prepared)
     return policy_path(dataclasses.replace(demo, corpus=place), console)
@@ -88,7 +85,7 @@ def plan_text(config: EvaluationConfig, folder: Path) -> str:
     return "\n".join(
         (
             f"corpus: {corpus}",
-            f"episodes: {config.questions} questions x {config.candidates} = {episodes:,}, tables {config.tables}",
+            f"episodes: {config.questions} questions x {config.candidates} = {episodes:,}, schema {config.schema}",
             f"tokens: at most {most:,} (every episode at its budget of {config.sampling.max_episode_tokens:,})",
             f"model: {config.model}, backend {config.backend}",
             f"folder: {folder} ({state})",

@@ -45,9 +45,9 @@ def size_plot(evaluations: Sequence[Evaluation], benchmark: str, metric: str, pa
     drawing, axes = _axes()
     for number, name in enumerate(policies(mine)):
         points = [
-            (at, figure(select(mine, name, tables=size), metric))
+            (at, figure(select(mine, name, schema=size), metric))
             for at, size in enumerate(marks)
-            if select(mine, name, tables=size)
+            if select(mine, name, schema=size)
         ]
         colour = f"C{number % 10}"
         shift = 0.03 * (number - (len(policies(mine)) - 1) / 2)  # intervals of several policies side by side
@@ -85,7 +85,7 @@ def compute_plot(evaluations: Sequence[Evaluation], benchmark: str, path: Path) 
     On the questions of the card's difficulty where the benchmark is the card's, its figures beside ours.
     """
     mine = select(evaluations, benchmark=benchmark)
-    mine = select(mine, tables=largest_size(mine))
+    mine = select(mine, schema=largest_size(mine))
     difficulty = published.COMPUTE_DIFFICULTY if benchmark == "sqale" else ""
     drawing, axes = _axes()
     drawn = 0

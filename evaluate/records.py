@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sqale_grpo.rollout.record import EPISODES, SCHEMA, plain
+from sqale_grpo.rollout.record import SCHEMA, plain
+from sqale_grpo.settings.run_folder import EPISODES
 
 CONFIG, SUMMARY, FAILED = "config.yaml", "summary.json", "failed.json"
 

@@ -19,8 +19,8 @@ from rich.rule import Rule
 from rich.text import Text
 
 from sqale_grpo.env.text import harmless
-from sqale_grpo.rollout.record import EPISODES
 from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.run_folder import EPISODES
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that a terminal may obey or not show
 NEAREST = 3
@@ -29,7 +29,7 @@ FACTS = ("recall", "rounds", "calls", "prompt_tokens", "completion_tokens", "wri
 
 
 @dataclass(frozen=True)
-class EpisodeKey:
+class EpisodeId:
     """Which episode: ``update`` is 0 in an evaluation."""
 
     question_id: str
@@ -70,11 +70,10 @@ def find_episode(run: Path, wanted: str) -> dict[str, Any]:
     return {**row, "key": key.text(updates), "others": others}
 
 
-def _keys(path: Path) -> list[EpisodeKey]:
+def _keys(path: Path) -> list[EpisodeId]:
     columns = pq.read_table(path, columns=["question_id", "candidate", "update"]).to_pydict()
     return [
-        EpisodeKey(*parts)
-        for parts in zip(columns["question_id"], columns["candidate"], _updates(columns), strict=True)
+        EpisodeId(*parts) for parts in zip(columns["question_id"], columns["candidate"], _updates(columns), strict=True)
     ]
 
 
@@ -82,7 +81,7 @@ def _updates(columns: dict[str, list]) -> list[int]:
     return [update or 0 for update in columns["update"]]
 
 
-def matches(key: EpisodeKey, wanted: str) -> bool:
+def matches(key: EpisodeId, wanted: str) -> bool:
     """Whether ``wanted`` names the episode: its question alone, or with candidate, update or both."""
     if wanted == key.question_id:
         return True

@@ -21,13 +21,14 @@ from rich.console import Console
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.errors import UserError
-from sqale_grpo.env.prompts import load_prompts
 from sqale_grpo.evaluate.backend import Backend
 from sqale_grpo.evaluate.chunk import play_chunk
 from sqale_grpo.evaluate.metrics import summarize
 from sqale_grpo.evaluate.open_backend import open_backend
 from sqale_grpo.evaluate.progress import ChunkProgress
 from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records, record_files, write_records
+from sqale_grpo.rollout.group import episode_settings
+from sqale_grpo.rollout.play import TOOL_THREADS
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.corpora import open_split
 from sqale_grpo.settings.evaluation import (
@@ -37,9 +38,8 @@ from sqale_grpo.settings.evaluation import (
     load_evaluation,
     with_names,
 )
-from sqale_grpo.settings.files import find_prompts
+from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.load import flatten, save_config
-from sqale_grpo.train.experiment import TOOL_THREADS, episode_settings
 
 BACKEND, LOCK, PARTIAL = "backend.json", ".lock", ".partial"
 
@@ -64,7 +64,7 @@ def run_evaluation(
     console, folder = console or Console(), Path(folder)
     config = with_names(config)
     check_evaluation(config)
-    check_prompts(config)
+    read_prompts(config.env.prompts)
     check_folder(config, folder)
     if (folder / SUMMARY).exists():
         saved = load_evaluation([folder / CONFIG])
@@ -108,14 +108,6 @@ def _of_bands(corpus: PreparedCorpus, difficulties: Sequence[str]) -> list[int]:
     return able
 
 
-def check_prompts(config: EvaluationConfig) -> None:
-    """ConfigError where ``env.prompts`` names no file of prompts."""
-    try:
-        load_prompts(find_prompts(config.env.prompts))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"env.prompts: {error}") from error
-
-
 def check_folder(config: EvaluationConfig, folder: Path) -> None:
     """ConfigError where ``folder`` holds something else than this evaluation, or one of which nothing was played."""
     if (folder / CONFIG).exists():
@@ -154,7 +146,7 @@ def _play_missing(
         _note_backend(folder, backend.facts)
         if not missing:
             return backend.facts, failed
-        settings = episode_settings(config, config.tables, config.env.query_seconds)
+        settings = episode_settings(config, config.schema)
         number = 1 + max((int(path.stem) for path in files), default=-1)
         step, causes = max(1, config.batch // config.candidates), corpus.unstable()
         with (
@@ -164,7 +156,14 @@ def _play_missing(
             for start in range(0, len(missing), step):
                 chunk = missing[start : start + step]
                 rows, lost = play_chunk(
-                    corpus, chunk, config.candidates, config.seed, settings, progress.watched(backend), pool, causes
+                    corpus,
+                    chunk,
+                    settings,
+                    progress.watched(backend),
+                    pool,
+                    candidates=config.candidates,
+                    seed=config.seed,
+                    causes=causes,
                 )
                 if rows:
                     write_records(folder, number, rows)
@@ -212,7 +211,7 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
         "benchmark": config.benchmark,
         "corpus": config.corpus.name,
         "split": config.corpus.split,
-        "tables": config.tables,
+        "schema": config.schema,
         "seed": config.seed,
         "temperature": config.sampling.temperature,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

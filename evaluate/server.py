@@ -20,9 +20,9 @@ from sqale_grpo.evaluate.records import TokenCounts, token_counts
 from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.rollout.requests import Completion, play_requests
-from sqale_grpo.rollout.tokens import Sampling
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig
+from sqale_grpo.settings.sampling import Sampling
 
 Ask = Callable[[list[dict[str, str]], int, str], dict[str, Any]]  # messages, most tokens, name of the request
 ROOM = 2  # tokens that a next turn needs at least: one of its own and one to end it
@@ -76,11 +76,8 @@ class ServerBackend:
 
     def __init__(self, config: EvaluationConfig, client: Client, frame: ChatFrame | None) -> None:
         """``frame``: of the model's tokenizer, None where it is not known. Raises ConfigError like ``open_server``."""
-        section = config.sampling
         self.config, self.client, self.frame = config, client, frame
-        self.sampling = Sampling(
-            section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
-        )
+        self.sampling = config.sampling.sampling()
         self.not_sent: set[str] = set()  # parameters of no importance to the protocol that this server refuses
         self.length = "max_tokens"
         self.api = self._choose()

@@ -91,10 +91,10 @@ def write_tables(tables: Sequence[Table], folder: Path, title: str, more: Sequen
 SIZE_NAMES = {"gold": "Gold tables only", "full": "Full schema", "sampled": "Sampled as in training"}
 
 
-def size_name(tables: str) -> str:
+def size_name(schema: str) -> str:
     """A size of the schema as the card words it."""
-    number = tables.partition(":")[2]
-    return f"+ {number} distractor tables" if number else SIZE_NAMES.get(tables, tables)
+    number = schema.partition(":")[2]
+    return f"+ {number} distractor tables" if number else SIZE_NAMES.get(schema, schema)
 
 
 def benchmark_name(benchmark: str) -> str:
@@ -103,13 +103,13 @@ def benchmark_name(benchmark: str) -> str:
 
 
 def select(
-    evaluations: Sequence[Evaluation], policy: str = "", benchmark: str = "", tables: str = ""
+    evaluations: Sequence[Evaluation], policy: str = "", benchmark: str = "", schema: str = ""
 ) -> list[Evaluation]:
     """Those of a policy, of a benchmark, of a size; empty: any."""
     return [
         each
         for each in evaluations
-        if policy in ("", each.policy) and benchmark in ("", each.benchmark) and tables in ("", each.tables)
+        if policy in ("", each.policy) and benchmark in ("", each.benchmark) and schema in ("", each.schema)
     ]
 
 
@@ -137,7 +137,7 @@ def by_policy_and_size(evaluations: Sequence[Evaluation]) -> list[tuple[list[str
         ([policy_label(select(evaluations, name)), size_name(size)], here)
         for name in policies(evaluations)
         for size in sizes(evaluations)
-        if (here := select(evaluations, name, tables=size))
+        if (here := select(evaluations, name, schema=size))
     ]
 
 

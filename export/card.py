@@ -17,7 +17,7 @@ LICENCE = "apache-2.0"
 RECIPE = {
     "Initial policy": "model.path",
     "LoRA rank (0: every weight of the language model)": "model.lora_rank",
-    "Updates": "train.max_steps",
+    "Updates": "train.updates",
     "Questions an update": "train.questions_per_update",
     "Candidates a question": "train.candidates",
     "Learning rate": "train.learning_rate",

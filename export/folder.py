@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,19 +14,18 @@ from transformers import AutoTokenizer
 
 from sqale_grpo.agent.bundle import NAME, ROOT, write_agent
 from sqale_grpo.agent.settings import Settings
-from sqale_grpo.env.prompts import Prompts, load_prompts
+from sqale_grpo.demo.initial import policy_path
+from sqale_grpo.env.prompts import Prompts
 from sqale_grpo.export.card import write_card
 from sqale_grpo.export.verify import verify
 from sqale_grpo.export.weights import INDEX, export_weights
 from sqale_grpo.rollout.policy import load_policy
-from sqale_grpo.rollout.policy_path import is_adapter, resolve_policy
-from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.rollout.policy_path import DEMO, is_adapter, resolve_policy
 from sqale_grpo.settings.check import ConfigError
-from sqale_grpo.settings.files import find_prompts
+from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config, to_yaml
 from sqale_grpo.settings.run_folder import CONFIG
-from sqale_grpo.train.experiment import episode_settings
 
 STOPS = ("<|im_end|>", "<|endoftext|>")
 RUN_CONFIG, PROMPTS, GENERATION = "training_config.yaml", "prompts.json", "generation_config.json"
@@ -36,7 +35,7 @@ NOT_COPIED = {INDEX, GENERATION, PROMPTS, "measured.json"}
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportedRun:
     """What is exported: a checkpoint, its run's folder and configuration, and the folder of the initial policy."""
 
     checkpoint: Path
@@ -45,13 +44,13 @@ class Source:
     base: Path
 
 
-def find_source(path: Path, report: Callable[[str], None]) -> Source:
+def find_source(path: Path, report: Callable[[str], None]) -> ExportedRun:
     """The checkpoint that ``path`` means: a run's folder (its newest whole checkpoint) or a checkpoint in one.
 
     ConfigError for a folder that is neither, and where the initial policy is not at hand.
     """
     checkpoint, run, config = find_checkpoint(path)
-    return Source(checkpoint, run, config, base_folder(config, report))
+    return ExportedRun(checkpoint, run, config, base_folder(config, report))
 
 
 def find_checkpoint(path: Path) -> tuple[Path, Path, Config]:
@@ -67,9 +66,6 @@ def find_checkpoint(path: Path) -> tuple[Path, Path, Config]:
 
 def base_folder(config: Config, report: Callable[[str], None]) -> Path:
     """Folder of the run's initial policy; one on the Hub is downloaded, or found in the cache."""
-    # Late: the demo policy's builder and the trainer come with it.
-    from sqale_grpo.train.run import DEMO, policy_path
-
     path = config.model.path
     if path == DEMO:
         from rich.console import Console
@@ -105,7 +101,7 @@ def export_run(
     partial = out.with_name(f"{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    prompts = load_prompts(find_prompts(source.config.env.prompts))
+    prompts = read_prompts(source.config.env.prompts)
     report(f"weights: {source.checkpoint} in the layout of {source.base}")
     with whole_weights(source) as trained:
         weights = export_weights(
@@ -150,7 +146,7 @@ def run_config_text(checkpoint: Path, config: Config) -> str:
 
 
 @contextmanager
-def whole_weights(source: Source) -> Iterator[Path]:
+def whole_weights(source: ExportedRun) -> Iterator[Path]:
     """A folder with the checkpoint's whole weights: itself, or one in which adapters are merged into their base."""
     if not is_adapter(source.checkpoint):
         yield source.checkpoint
@@ -177,7 +173,7 @@ def set_dtype(out: Path, dtype: str) -> None:
     file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def write_generation_config(source: Source, out: Path) -> None:
+def write_generation_config(source: ExportedRun, out: Path) -> None:
     """The initial policy's, with both stop tokens and the evaluation's sampling."""
     file, section = source.base / GENERATION, source.config.evaluate
     values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -191,12 +187,9 @@ def write_generation_config(source: Source, out: Path) -> None:
 
 def run_settings(config: Config) -> Settings:
     """What the agent's episodes are bounded by: the run's environment, its evaluation's sampling and query time."""
-    section = config.evaluate
-    sampling = Sampling(
-        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
-    )
-    shared = episode_settings(config, section.tables, section.query_seconds)
-    return Settings(shared.episode, shared.limits, sampling, config.model.enable_thinking)
+    env, sampling = config.env, config.evaluate.sampling()
+    limits = replace(env.query_limits(), seconds=config.evaluate.query_seconds)
+    return Settings(env.episode_limits(), limits, sampling, config.model.enable_thinking)
 
 
 def write_prompts(prompts: Prompts, file: Path) -> None:

@@ -19,7 +19,7 @@ TIERS = ("equivalent", "executable", "parsable", "invalid")
 
 
 @dataclass(frozen=True)
-class Group:
+class RecordedGroup:
     """Rows ``first`` … ``first + len(tiers) - 1`` of ``file``: the candidates of one question in one update.
 
     ``update`` is -1 in an evaluation.
@@ -44,7 +44,7 @@ class FileCounts:
     reward: float | None
     gated: int | None
     by: dict[str, Counter[str]]
-    groups: tuple[Group, ...]
+    groups: tuple[RecordedGroup, ...]
 
     def number(self, column: str, value: str) -> int | None:
         """How many episodes have ``value`` in ``column``; None where the file does not say."""
@@ -66,7 +66,9 @@ def count_file(path: Path) -> FileCounts:
         or candidates[row] < candidates[row - 1]
     ]
     groups = tuple(
-        Group(path, first, updates[first], questions[first] or "", tuple(t or "" for t in columns["tier"][first:end]))
+        RecordedGroup(
+            path, first, updates[first], questions[first] or "", tuple(t or "" for t in columns["tier"][first:end])
+        )
         for first, end in zip(starts, [*starts[1:], len(table)], strict=False)
     )
     return FileCounts(
@@ -94,7 +96,7 @@ def read_columns(path: Path, names: Sequence[str]) -> tuple[pa.Table, set[str]]:
     return pa.table(columns, names=list(names)), known
 
 
-class Reader:
+class CountReader:
     """Counts of files, each read once; kept while a report is watched."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqale_grpo.curriculum import MixtureSchedule, gate_probability
+from sqale_grpo.curriculum import gate_probability
 from sqale_grpo.curriculum.buckets import NAMES
 from sqale_grpo.report.counts import TIERS, FileCounts
 from sqale_grpo.report.episodes import finite
@@ -50,7 +50,7 @@ def is_papers_run(config: Config | None) -> bool:
     return (
         config.model.path.rstrip("/").endswith("Qwen3.5-2B")
         and config.corpus.name == "sqale"
-        and (train.questions_per_update, train.candidates, train.max_steps) == (18, 8, 1_800)
+        and (train.questions_per_update, train.candidates, train.updates) == (18, 8, 1_800)
         and config.curriculum.strength == 1.0
     )
 
@@ -122,16 +122,7 @@ def planned(config: Config, updates: Iterable[int]) -> dict[str, Values]:
     A strength under 1 blends in the corpus' own shares: taken as what the percentiles mean, where lengths do not tie.
     """
     section, updates = config.curriculum, list(updates)
-    ends = [0, *section.percentiles, 100]
-    natural = tuple((high - low) / 100 for low, high in zip(ends, ends[1:], strict=False))
-    schedule = MixtureSchedule(
-        section.warmup_updates,
-        section.ramp_updates,
-        tuple(section.start),
-        tuple(section.end),
-        section.strength,
-        natural,
-    )
+    schedule = section.schedule()
     mixtures = [schedule.mixture(update) for update in updates]
     shares: dict[str, Values] = {
         f"planned/{name}": [mixture[place] for mixture in mixtures] for place, name in enumerate(NAMES)

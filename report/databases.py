@@ -1,4 +1,4 @@
-"""Results of gold queries and answers, which the record does not hold: they are run again on the recorded tables.
+"""GroupResults of gold queries and answers, which the record does not hold: they are run again on the recorded tables.
 
 Where the prepared corpus is, an episode's database is cut to its tables once more and each query runs in the sandbox.
 Where it is not, and for what a report has no time for, the page says so.
@@ -26,7 +26,7 @@ THREADS = 4
 
 
 @dataclass(frozen=True)
-class Results:
+class GroupResults:
     """What a group's database says. ``missing``: why it could not be asked, or "".
 
     ``keys``: (child, parent) of its foreign keys. ``by_sql``: each query's result as the page shows it, either
@@ -54,14 +54,14 @@ class Databases:
         """``folder``: the prepared corpus; None where it is not known, for the reason ``why``."""
         self._corpus: PreparedCorpus | None = None
         self._missing = why or "database not here: the run's configuration does not say where its corpus lies"
-        self._known: dict[Wanted, Results] = {}
+        self._known: dict[Wanted, GroupResults] = {}
         if folder is not None:
             try:
                 self._corpus = open_prepared(folder)
             except CorpusError:
                 self._missing = f"database not here: {folder} holds no prepared corpus"
 
-    def results(self, wanted: Sequence[Wanted], until: float) -> list[Results]:
+    def results(self, wanted: Sequence[Wanted], until: float) -> list[GroupResults]:
         """The results of each request, in order; several databases are asked at once.
 
         From the moment ``until`` on, by ``time.monotonic``, no further one is asked; the next report may.
@@ -70,11 +70,11 @@ class Databases:
         with ThreadPoolExecutor(THREADS) as pool:
             asked = list(pool.map(lambda request: self._ask(request) if time.monotonic() < until else None, new))
         self._known.update((request, results) for request, results in zip(new, asked, strict=True) if results)
-        return [self._known.get(request, Results(LATE)) for request in wanted]
+        return [self._known.get(request, GroupResults(LATE)) for request in wanted]
 
-    def _ask(self, wanted: Wanted) -> Results:
+    def _ask(self, wanted: Wanted) -> GroupResults:
         if self._corpus is None:
-            return Results(self._missing)
+            return GroupResults(self._missing)
         try:
             source = self._corpus.database(wanted.db_id)
             limits = Limits(seconds=SECONDS)
@@ -82,9 +82,9 @@ class Databases:
                 keys = tuple((key.child, key.parent) for key in sandbox.schema.foreign_keys)
                 replies = sandbox.execute_many([(sql, ROWS) for sql in wanted.sqls])
         except (CorpusError, OSError, ValueError) as error:
-            return Results(f"database not here: {printable(str(error))}")
+            return GroupResults(f"database not here: {printable(str(error))}")
         shown = {sql: _shown(reply) for sql, reply in zip(wanted.sqls, replies, strict=True)}
-        return Results("", tuple(dict.fromkeys(keys)), shown)
+        return GroupResults("", tuple(dict.fromkeys(keys)), shown)
 
 
 def _shown(reply: QueryResult | SqlError) -> dict[str, Any]:

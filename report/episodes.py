@@ -18,21 +18,21 @@ from typing import Any
 import pyarrow as pa
 
 from sqale_grpo.env.chance import rng
-from sqale_grpo.report.counts import TIERS, Group, read_columns
-from sqale_grpo.report.databases import Databases, Results, Wanted, queries
+from sqale_grpo.report.counts import TIERS, RecordedGroup, read_columns
+from sqale_grpo.report.databases import Databases, GroupResults, Wanted, queries
 from sqale_grpo.report.drawing import draw
 from sqale_grpo.rollout.record import SCHEMA
 
 BLOCKS = 12  # equal spans of the run
 
 
-def choose_groups(groups: Sequence[Group], limit: int, seed: int = 0) -> list[Group]:
+def choose_groups(groups: Sequence[RecordedGroup], limit: int, seed: int = 0) -> list[RecordedGroup]:
     """Up to ``limit`` whole groups, most wanted first.
 
     Every block of updates and every kind of outcome takes turns, so that rare outcomes and late updates are not lost
     among the many.
     """
-    strata: dict[tuple[int, str], list[Group]] = {}
+    strata: dict[tuple[int, str], list[RecordedGroup]] = {}
     last = max((group.update for group in groups), default=0) + 1
     for group in groups:
         block = group.update * BLOCKS // last if group.update >= 0 else 0
@@ -44,7 +44,7 @@ def choose_groups(groups: Sequence[Group], limit: int, seed: int = 0) -> list[Gr
     return order[:limit]
 
 
-def _outcome(group: Group) -> str:
+def _outcome(group: RecordedGroup) -> str:
     """The group's kind: its best tier, and whether its candidates differ in tier."""
     best = min(group.tiers, key=lambda tier: TIERS.index(tier) if tier in TIERS else len(TIERS))
     return best if len(set(group.tiers)) == 1 else f"{best}, mixed"
@@ -62,15 +62,15 @@ class PackedGroup:
     text: str
 
 
-def read_groups(groups: Sequence[Group]) -> tuple[dict[Group, list[dict[str, Any]]], list[str]]:
+def read_groups(groups: Sequence[RecordedGroup]) -> tuple[dict[RecordedGroup, list[dict[str, Any]]], list[str]]:
     """The rows of each group, in the order of ``groups``, and a note on each file that cannot be read; each file once.
 
     A file may have gone since it was counted, or be damaged in a column that was not.
     """
-    by_file: dict[Path, list[Group]] = {}
+    by_file: dict[Path, list[RecordedGroup]] = {}
     for group in groups:
         by_file.setdefault(group.file, []).append(group)
-    rows: dict[Group, list[dict[str, Any]]] = {}
+    rows: dict[RecordedGroup, list[dict[str, Any]]] = {}
     notes = []
     for path, members in by_file.items():
         try:
@@ -84,7 +84,7 @@ def read_groups(groups: Sequence[Group]) -> tuple[dict[Group, list[dict[str, Any
 
 
 def pack_groups(
-    groups: Mapping[Group, list[dict[str, Any]]], databases: Databases, source: int, until: float
+    groups: Mapping[RecordedGroup, list[dict[str, Any]]], databases: Databases, source: int, until: float
 ) -> list[PackedGroup]:
     """The groups with their results and drawings; ``source`` is the number of the run or evaluation on the page.
 
@@ -119,7 +119,7 @@ def finite(value: float | None) -> float | None:
     return float(f"{value:.6g}")
 
 
-def _index(group: Group, rows: list[dict[str, Any]], source: int) -> dict[str, Any]:
+def _index(group: RecordedGroup, rows: list[dict[str, Any]], source: int) -> dict[str, Any]:
     first = rows[0]
     return {
         "source": source,
@@ -148,7 +148,7 @@ def _index(group: Group, rows: list[dict[str, Any]], source: int) -> dict[str, A
     }
 
 
-def _whole(rows: list[dict[str, Any]], results: Results) -> dict[str, Any]:
+def _whole(rows: list[dict[str, Any]], results: GroupResults) -> dict[str, Any]:
     first = rows[0]
     tables, gold = first["tables"] or [], first["gold_tables"] or []
     drawing = draw(tables, results.keys, gold)

@@ -13,7 +13,7 @@ from sqale_grpo.report.folders import EvaluationFolder
 ABOUT = {
     "model": "model",
     "benchmark": "benchmark",
-    "tables": "tables",
+    "schema": "schema",
     "seed": "seed",
     "n": "questions",
     "candidates": "episodes a question",

@@ -9,12 +9,11 @@ from typing import Any
 import yaml
 
 from sqale_grpo.env.errors import UserError
-from sqale_grpo.rollout.record import EPISODES
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
-from sqale_grpo.settings.run_folder import CONFIG
+from sqale_grpo.settings.run_folder import CONFIG, EPISODES
 
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
@@ -119,7 +118,15 @@ def _open_run(path: Path, name: str) -> RunFolder:
         notes.append("its first update is not finished yet: there is nothing to show so far")
     inner = sorted(p.parent for p in (path / EVALUATIONS).glob(f"*/{CONFIG}"))
     evaluations = sorted((_open_evaluation(p, f"{name}/{p.name}") for p in inner), key=_made)
-    return RunFolder(path, name, config, tuple(metrics), files, tuple(evaluations), (*notes, *damaged))
+    return RunFolder(
+        path=path,
+        name=name,
+        config=config,
+        metrics=tuple(metrics),
+        files=files,
+        evaluations=tuple(evaluations),
+        notes=(*notes, *damaged),
+    )
 
 
 def _made(evaluation: EvaluationFolder) -> tuple[bool, str, float]:

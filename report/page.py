@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from sqale_grpo.report.alarms import alarms
 from sqale_grpo.report.charts import chart_data
-from sqale_grpo.report.counts import TIERS, FileCounts, Reader
+from sqale_grpo.report.counts import TIERS, CountReader, FileCounts
 from sqale_grpo.report.curves import Curves, is_papers_run, run_curves
 from sqale_grpo.report.databases import Databases
 from sqale_grpo.report.episodes import PackedGroup, choose_groups, pack, pack_groups, read_groups
@@ -42,7 +42,7 @@ EPISODE_BYTES = 18_000_000  # of all packed groups; with its index a page stays 
 
 
 @dataclass(frozen=True)
-class Source:
+class ShownFolder:
     """One run or evaluation as the page's browser shows it."""
 
     name: str
@@ -63,7 +63,7 @@ class Page:
         """``groups``: most groups of episodes that a page holds; ``seed``: of their choice."""
         self.groups = groups
         self.seed = seed
-        self._reader = Reader()
+        self._reader = CountReader()
         self._databases: dict[str, Databases] = {}
 
     def render(self, folders: Sequence[RunFolder | EvaluationFolder], version: str = "") -> str:
@@ -78,7 +78,7 @@ class Page:
         for folder in everything:
             counts, damaged = self._reader.counts(folder.files)
             notes += [(folder.name, note) for note in damaged]
-            sources.append(Source(folder.name, folder, counts, self._database(folder)))
+            sources.append(ShownFolder(folder.name, folder, counts, self._database(folder)))
         curves = [run_curves(run, source.counts) for run, source in zip(runs, sources, strict=False)]
         packed, unread = self._pack(sources)
         notes += unread
@@ -109,7 +109,7 @@ class Page:
             made=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         )
 
-    def _pack(self, sources: Sequence[Source]) -> tuple[list[PackedGroup], list[tuple[str, str]]]:
+    def _pack(self, sources: Sequence[ShownFolder]) -> tuple[list[PackedGroup], list[tuple[str, str]]]:
         """The sources' groups within the page's limits; what is over them is left out from the least wanted on.
 
         And notes on files that cannot be read, each with its source's name.
@@ -182,7 +182,7 @@ def _card(run: RunFolder, curves: Curves) -> dict[str, Any]:
             ("Rollouts", config.rollout.backend),
             ("Seed", str(config.seed)),
         ]
-    of = f" of {run.config.train.max_steps:,}" if run.config else ""
+    of = f" of {run.config.train.updates:,}" if run.config else ""
     return {
         "name": run.name,
         "over": f"the last {width} updates" if width > 1 else "the last update",
@@ -201,7 +201,7 @@ def _card(run: RunFolder, curves: Curves) -> dict[str, Any]:
     }
 
 
-def _sample_words(source: Source, number: int, packed: Sequence[PackedGroup]) -> str:
+def _sample_words(source: ShownFolder, number: int, packed: Sequence[PackedGroup]) -> str:
     """How many of a source's episodes the page holds, in a sentence."""
     groups = sum(len(count.groups) for count in source.counts)
     shown = [group.index for group in packed if group.index["source"] == number]

@@ -44,7 +44,7 @@ def bird_verdict(
 
     BIRD gives both queries 30 s: pass a sandbox with that limit for its own figure.
     """
-    return official_verdict(bird_match, all_rows, gold_sql, database, prediction, sandbox, gold_seconds)
+    return official_verdict(gold_sql, database, prediction, sandbox, gold_seconds, match=bird_match, rows_of=all_rows)
 
 
 def ehrsql_verdict(
@@ -56,17 +56,20 @@ def ehrsql_verdict(
     gold_seconds: float = GOLD_SECONDS,
 ) -> bool:
     """Is the answer right by EHRSQL's execution accuracy? Arguments and errors as in ``score_candidate``."""
-    return official_verdict(ehrsql_match, first_rows, gold_sql, database, prediction, sandbox, gold_seconds)
+    return official_verdict(
+        gold_sql, database, prediction, sandbox, gold_seconds, match=ehrsql_match, rows_of=first_rows
+    )
 
 
 def official_verdict(
-    match: Callable[[Sequence[Row], Sequence[Row]], bool],
-    rows_of: Callable[[Sandbox, str], Sequence[Row]],
     gold_sql: str,
     database: str | Path,
     prediction: str | None,
     sandbox: Sandbox | None,
     gold_seconds: float,
+    *,
+    match: Callable[[Sequence[Row], Sequence[Row]], bool],
+    rows_of: Callable[[Sandbox, str], Sequence[Row]],
 ) -> bool:
     """Run both queries and compare them as ``match`` says; an answer that does not run is wrong.
 

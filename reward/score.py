@@ -34,7 +34,7 @@ GOLD_SECONDS = 30.0
 NOT_ANSWERS = ("explain", "pragma")
 
 
-class Question(Protocol):
+class GoldQuery(Protocol):
     """What scoring needs of a question."""
 
     @property
@@ -87,7 +87,7 @@ def score_candidate(
 
 
 def score_group(
-    question: Question,
+    question: GoldQuery,
     database: str | Path,
     predictions: Sequence[str | None],
     sandbox: Sandbox | None = None,

@@ -28,7 +28,7 @@ ColumnName = tuple[str, str]  # qualifier ("" where there is none) and name, bot
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FromItem:
     """An entry of a FROM clause: the name it goes by, and its table; "" for a derived table, CTE or function."""
 
     alias: str
@@ -55,7 +55,7 @@ class FromClause:
     """
 
     common: frozenset[str]
-    sources: list[Source] = field(default_factory=list)
+    sources: list[FromItem] = field(default_factory=list)
     equalities: list[tuple[ColumnName, ColumnName]] = field(default_factory=list)
     shared: list[Shared] = field(default_factory=list)
 
@@ -140,9 +140,9 @@ def add_source(clause: FromClause, node: exp.Expr, alias: str = "") -> None:
         add_source(clause, inner, alias)
     elif isinstance(node, exp.Table) and isinstance(inner, exp.Identifier):
         common = not node.db and fold_name(node.name) in clause.common
-        clause.sources.append(Source(fold_name(alias or node.name), "" if common else node.name))
+        clause.sources.append(FromItem(fold_name(alias or node.name), "" if common else node.name))
     else:
-        clause.sources.append(Source(fold_name(alias), ""))
+        clause.sources.append(FromItem(fold_name(alias), ""))
     add_joins(clause, node)
 
 

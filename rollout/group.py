@@ -1,20 +1,62 @@
-"""One question's database and episodes: built once, shared by all candidates of the group."""
+"""One question's database and episodes, shared by all candidates of its group; and what all groups share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from sqale_grpo.corpus import PreparedCorpus, Question
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.episode import Episode, EpisodeLimits
 from sqale_grpo.env.prompts import Prompts
-from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
+from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool, default_pool
 from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.sampler import EpisodeDatabase, open_episode_database, select_tables
+from sqale_grpo.settings.evaluation import EvaluationConfig
+from sqale_grpo.settings.files import read_prompts
+from sqale_grpo.settings.keys import Config
 
 
 @dataclass(frozen=True)
-class World:
+class EpisodeSettings:
+    """What is equal for all episodes of a run or an evaluation."""
+
+    limits: Limits
+    episode: EpisodeLimits
+    prompts: Prompts
+    evidence: bool
+    schema: str  # which tables exist: gold, distractors:N, full, sampled
+    sizes: tuple[int, int]  # smallest and largest target of ``sampled``
+    gold_seconds: float
+    workers: WorkerPool
+
+
+def episode_settings(config: Config | EvaluationConfig, schema: str) -> EpisodeSettings:
+    """What all episodes share; a run trains on the schema ``sampled``, an evaluation names its own.
+
+    Raises ConfigError where ``env.prompts`` names no file of prompts.
+    """
+    env = config.env
+    return EpisodeSettings(
+        limits=env.query_limits(),
+        episode=env.episode_limits(),
+        prompts=read_prompts(env.prompts),
+        evidence=config.corpus.evidence,
+        schema=schema,
+        sizes=config.sampler.sizes(),
+        gold_seconds=config.reward.gold_seconds,
+        workers=default_pool() if env.workers is None else worker_pool(env.workers),
+    )
+
+
+@cache
+def worker_pool(workers: int) -> WorkerPool:
+    """``workers`` processes that run queries; training and evaluation share them."""
+    return WorkerPool(workers)
+
+
+@dataclass(frozen=True)
+class Group:
     """What a group's episodes share: the question, the tables that exist, their database and its sandbox."""
 
     question: Question
@@ -22,31 +64,29 @@ class World:
     database: EpisodeDatabase
     sandbox: Sandbox
 
-    def episode(self, limits: EpisodeLimits, prompts: Prompts, gated: bool, evidence: bool) -> Episode:
+    def episode(self, settings: EpisodeSettings, gated: bool) -> Episode:
         """A fresh episode over this database."""
-        shown = self.question.evidence if evidence else ""
-        return Episode(self.question.text, self.sandbox, limits, gated=gated, evidence=shown, prompts=prompts)
+        return Episode(
+            self.question.text,
+            self.sandbox,
+            settings.episode,
+            gated=gated,
+            evidence=self.question.evidence if settings.evidence else "",
+            prompts=settings.prompts,
+        )
 
 
 @contextmanager
-def open_world(
-    corpus: PreparedCorpus,
-    index: int,
-    draw: tuple[int, int],
-    mode: str,
-    sizes: tuple[int, int],
-    limits: Limits,
-    workers: WorkerPool,
-) -> Iterator[World]:
-    """Question ``index`` with the phrasing and the tables that the draw (seed, update) gives it.
-
-    Its queries run in ``workers``. ``mode`` is ``sampled``, ``gold``, ``distractors:N`` or ``full``; ``sizes`` are the
-    smallest and largest target of ``sampled``.
-    """
+def open_group(corpus: PreparedCorpus, index: int, draw: tuple[int, int], settings: EpisodeSettings) -> Iterator[Group]:
+    """Question ``index`` with the phrasing and the tables that the draw (seed, update) gives it."""
     plain = corpus.question(index)
     question = corpus.question(index, rng("phrasing", *draw, plain.question_id))
     source = corpus.database(question.db_id)
     graph = SchemaGraph.from_file(source)
-    tables = select_tables(graph, question.gold_tables, mode, rng("tables", *draw, question.question_id), *sizes)
-    with open_episode_database(source, tables) as database, Sandbox(database.path, limits, workers) as sandbox:
-        yield World(question, tuple(tables), database, sandbox)
+    chance = rng("tables", *draw, question.question_id)
+    tables = select_tables(graph, question.gold_tables, settings.schema, chance, *settings.sizes)
+    with (
+        open_episode_database(source, tables) as database,
+        Sandbox(database.path, settings.limits, settings.workers) as sandbox,
+    ):
+        yield Group(question, tuple(tables), database, sandbox)

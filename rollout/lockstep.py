@@ -18,7 +18,8 @@ from sqale_grpo.rollout.cache import growing_cache
 from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.rollout.row import EpisodeRow
 from sqale_grpo.rollout.sampling import Uniforms, sample
-from sqale_grpo.rollout.tokens import EpisodeTokens, RolloutStats, Sampling
+from sqale_grpo.rollout.tokens import EpisodeTokens, RolloutStats
+from sqale_grpo.settings.sampling import Sampling
 
 COMPACT_SHARE = 8  # drop finished rows once they are an eighth of the batch: each drop copies the cache
 

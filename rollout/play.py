@@ -8,28 +8,14 @@ from typing import Any
 
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.env.chance import key_int
-from sqale_grpo.env.episode import Episode, EpisodeLimits
-from sqale_grpo.env.prompts import Prompts
-from sqale_grpo.env.sandbox import Limits, WorkerPool
+from sqale_grpo.env.episode import Episode
 from sqale_grpo.reward import Outcome, score_candidate
-from sqale_grpo.rollout.group import World, open_world
+from sqale_grpo.rollout.group import EpisodeSettings, Group, open_group
 from sqale_grpo.rollout.tokens import EpisodeTokens
 
+TOOL_THREADS = 8  # episodes whose tools run at once: enough to keep the sandbox's processes busy, few to switch between
+
 PlayFunction = Callable[[Sequence[Episode], Sequence[int]], list[EpisodeTokens]]
-
-
-@dataclass(frozen=True)
-class EpisodeSettings:
-    """What is equal for all episodes of a run or an evaluation."""
-
-    limits: Limits
-    episode: EpisodeLimits
-    prompts: Prompts
-    evidence: bool
-    mode: str  # sampled, gold, distractors:N, full
-    sizes: tuple[int, int]
-    gold_seconds: float
-    workers: WorkerPool
 
 
 @dataclass(frozen=True)
@@ -50,7 +36,7 @@ class PlayedEpisode:
     """One episode after it was played and scored."""
 
     job: EpisodeJob
-    world: World
+    group: Group
     episode: Episode
     tokens: EpisodeTokens
     outcome: Outcome
@@ -79,7 +65,7 @@ class OpenEpisode:
     """An episode that can be played: its database is open. ``key`` fixes its token sampling."""
 
     job: EpisodeJob
-    world: World
+    group: Group
     episode: Episode
     key: int
 
@@ -88,16 +74,16 @@ def open_episodes(
     corpus: PreparedCorpus, jobs: Sequence[EpisodeJob], settings: EpisodeSettings, stack: ExitStack
 ) -> list[OpenEpisode]:
     """The episodes of ``jobs``, in order; candidates of one question and draw share a database, closed by ``stack``."""
-    worlds: dict[tuple[int, tuple[int, int]], World] = {}
+    groups: dict[tuple[int, tuple[int, int]], Group] = {}
     for index, draw in dict.fromkeys((job.index, job.draw) for job in jobs):
-        opening = open_world(corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers)
-        worlds[index, draw] = stack.enter_context(opening)
+        opening = open_group(corpus, index, draw, settings)
+        groups[index, draw] = stack.enter_context(opening)
     opened = []
     for job in jobs:
-        world = worlds[job.index, job.draw]
-        episode = world.episode(settings.episode, settings.prompts, job.gated, settings.evidence)
-        key = key_int("tokens", *job.draw, world.question.question_id, job.candidate)
-        opened.append(OpenEpisode(job, world, episode, key))
+        group = groups[job.index, job.draw]
+        episode = group.episode(settings, job.gated)
+        key = key_int("tokens", *job.draw, group.question.question_id, job.candidate)
+        opened.append(OpenEpisode(job, group, episode, key))
     return opened
 
 
@@ -119,22 +105,22 @@ def play_jobs(
         with clock("generate"):
             tokens = play([each.episode for each in opened], [each.key for each in opened])
         with clock("reward"):
-            outcomes = list(pool.map(lambda each: score_episode(each.world, each.episode, settings), opened))
+            outcomes = list(pool.map(lambda each: score_episode(each.group, each.episode, settings), opened))
         return [
-            PlayedEpisode(each.job, each.world, each.episode, written, outcome)
+            PlayedEpisode(each.job, each.group, each.episode, written, outcome)
             for each, written, outcome in zip(opened, tokens, outcomes, strict=True)
         ]
 
 
-def score_episode(world: World, episode: Episode, settings: EpisodeSettings) -> Outcome:
+def score_episode(group: Group, episode: Episode, settings: EpisodeSettings) -> Outcome:
     """What a finished episode earned, agreement left open. Raises GoldError where the gold query does not run."""
     assert episode.finished is not None
-    question = world.question
+    question = group.question
     return score_candidate(
         question.gold_sql,
-        world.database.path,
+        group.database.path,
         episode.finished.sql,
-        world.sandbox,
+        group.sandbox,
         gold_seconds=settings.gold_seconds,
         question_id=question.question_id,
     )

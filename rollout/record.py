@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from sqale_grpo.env.episode import Episode
 
-EPISODES = "episodes"  # the files' folder within the run's
 _CALL = pa.struct(
     {
         "tool": pa.string(),

@@ -13,7 +13,8 @@ from typing import Protocol
 from sqale_grpo.env.episode import Episode
 from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.rollout.row import EpisodeRow
-from sqale_grpo.rollout.tokens import EpisodeTokens, RolloutStats, Sampling
+from sqale_grpo.rollout.tokens import EpisodeTokens, RolloutStats
+from sqale_grpo.settings.sampling import Sampling
 
 
 @dataclass(frozen=True)

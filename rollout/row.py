@@ -5,7 +5,8 @@ from concurrent.futures import Executor, Future
 
 from sqale_grpo.env.episode import Episode, Finished
 from sqale_grpo.rollout.chat import ChatFrame
-from sqale_grpo.rollout.tokens import EpisodeTokens, Sampling
+from sqale_grpo.rollout.tokens import EpisodeTokens
+from sqale_grpo.settings.sampling import Sampling
 
 
 class EpisodeRow:

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.sampling import Sampling
 
 
 class Uniforms:

@@ -1,27 +1,14 @@
-"""An episode as tokens: what is sampled and how much of it, what TRL takes from a rollout, what a rollout cost."""
+"""An episode as tokens: what TRL takes from a rollout, and what a rollout cost."""
 
 from dataclasses import dataclass, field
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How tokens are drawn, and how many (counts are tokens; ``top_k`` 0 and ``top_p`` 1 switch the truncation off).
-
-    ``temperature`` 0 takes the most likely token.
-    """
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_turn_tokens: int = 2048
-    max_episode_tokens: int = 12_288
 
 
 @dataclass
 class EpisodeTokens:
     """One episode as tokens: what TRL takes from a rollout.
 
-    ``env_mask`` is 1 where the policy wrote the token, 0 for tool text and chat frame, where the log-probability is 0.
+    ``env_mask`` is TRL's name for what the policy wrote: 1 for its tokens, the only ones that are trained; 0 for what
+    the environment wrote (tool text and chat frame), where the log-probability is 0.
     """
 
     prompt_ids: list[int]

@@ -12,7 +12,7 @@ from vllm import LLM, SamplingParams
 from vllm.sampling_params import RequestOutputKind
 
 from sqale_grpo.rollout.requests import Completion
-from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.sampling import Sampling
 
 
 class VllmEngine:

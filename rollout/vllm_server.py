@@ -10,7 +10,7 @@ from typing import Any
 
 from sqale_grpo.rollout.concurrent import ConcurrentEngine
 from sqale_grpo.rollout.requests import Completion
-from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.sampling import Sampling
 
 ATTEMPTS = 5  # of a request, 1, 2, 4 ... seconds apart: a run of days must outlive a lost connection
 BUSY = {408, 425, 429}  # refusals that pass, beside every 5xx

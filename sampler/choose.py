@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqale_grpo.env.schema import SchemaGraph
 
-MODES = ("sampled", "gold", "distractors:N", "full")
+SCHEMAS = ("sampled", "gold", "distractors:N", "full")
 
 
 def choose_tables(graph: SchemaGraph, gold_tables: Sequence[str], target: int, rng: random.Random) -> list[str]:
@@ -37,31 +37,31 @@ def choose_tables(graph: SchemaGraph, gold_tables: Sequence[str], target: int, r
 
 
 def select_tables(
-    graph: SchemaGraph, gold_tables: Sequence[str], mode: str, rng: random.Random, low: int = 4, high: int = 64
+    graph: SchemaGraph, gold_tables: Sequence[str], schema: str, rng: random.Random, low: int = 4, high: int = 64
 ) -> list[str]:
-    """Tables of one episode under ``mode``, shuffled, as ``choose_tables`` gives them.
+    """Tables of one episode under ``schema``, shuffled, as ``choose_tables`` gives them.
 
     ``sampled``: a target drawn uniformly from ``low`` to ``high``, both included (training; the uniform law is
     our assumption); ``gold``: gold tables only; ``distractors:N``: gold tables and N more, grown the same way;
     ``full``: the whole schema (the three sizes of the card's evaluation).
     """
-    if mode == "sampled":
+    if schema == "sampled":
         if not 1 <= low <= high:
             raise ValueError(f"the table sampler needs 1 <= low <= high, not low={low}, high={high}")
         target = rng.randint(low, high)
-    elif mode == "gold":
+    elif schema == "gold":
         target = 0
-    elif mode == "full":
+    elif schema == "full":
         target = len(graph.tables)
     else:
-        target = len(_declared(graph, gold_tables)) + _distractors(mode)
+        target = len(_declared(graph, gold_tables)) + _distractors(schema)
     return choose_tables(graph, gold_tables, target, rng)
 
 
-def _distractors(mode: str) -> int:
-    kind, _, count = mode.partition(":")
+def _distractors(schema: str) -> int:
+    kind, _, count = schema.partition(":")
     if kind != "distractors" or not count.isdecimal():
-        raise ValueError(f"unknown table mode {mode!r}; use one of {', '.join(MODES)} (as in distractors:32)")
+        raise ValueError(f"unknown schema {schema!r}; use one of {', '.join(SCHEMAS)} (as in distractors:32)")
     return int(count)
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -23,23 +23,17 @@ from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.program import run_program
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
-from sqale_grpo.settings.evaluation import (
-    CorpusConfig,
-    EvaluationConfig,
-    EvaluationEnv,
-    LocalConfig,
-    SamplingConfig,
-    with_names,
-)
+from sqale_grpo.settings.evaluation import EvaluationConfig, with_names
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
+from sqale_grpo.settings.of_run import run_evaluation_config
 from sqale_grpo.sweep.command import only_one, read_runs, run_all, sweep_files
 from sqale_grpo.sweep.comparison import compare, write_comparison
 from sqale_grpo.sweep.file import SweepRun
 from sqale_grpo.sweep.finding_page import (
     BASE,
     SIZES,
-    Results,
+    FindingResults,
     around,
     evaluation_folder,
     policy_of,
@@ -91,7 +85,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
         console.rule("evaluation")
         asked = evaluations(tested, runs, base)
         failed = evaluate_all(asked, jobs, console)
-        results = Results(runs, Path(tested.output), BENCHMARK, overrides)
+        results = FindingResults(runs, Path(tested.output), BENCHMARK, overrides)
         records = compare(runs)
         written = [*write_comparison(records, folder), *write_page(page, results)]
         console.print(size_table(results).rich())
@@ -105,7 +99,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
 
 def base_policy(config: Config, console: Console) -> str:
     """The policy that every run begins with; ConfigError where there is none, or where it is under the floor."""
-    from sqale_grpo.train.run import policy_path  # late, so that a mistake is answered before torch is loaded
+    from sqale_grpo.demo.initial import policy_path  # late, so that a mistake is answered before torch is loaded
 
     return str(resolve_policy(policy_path(config, console)))
 
@@ -114,7 +108,7 @@ def refuse_other_base(runs: list[SweepRun]) -> None:
     """ConfigError where two runs would not begin with the same policy."""
     first = runs[0].config
     for run in runs[1:]:
-        if (run.config.model, run.config.policy) != (first.model, first.policy):
+        if (run.config.model, run.config.demo_policy) != (first.model, first.demo_policy):
             raise ConfigError(f"{run.name} would begin with another policy than {runs[0].name}: one base for all")
 
 
@@ -134,30 +128,19 @@ def evaluations(tested: Config, runs: list[SweepRun], base: str) -> list[Evaluat
         for run in runs
         if standing(run).state == "finished"
     ]
-    return [evaluation(tested, *policy, tables) for policy in policies for tables in SIZES]
+    return [evaluation(tested, *policy, schema) for policy in policies for schema in SIZES]
 
 
-def evaluation(tested: Config, policy: str, model: str, folder: Path, tables: str) -> EvaluationConfig:
+def evaluation(tested: Config, policy: str, model: str, folder: Path, schema: str) -> EvaluationConfig:
     """One policy at one size of schema, as ``tested`` says: corpus, questions, sampling of tokens."""
-    corpus, section = tested.corpus, tested.evaluate
-    shape = {name: value for name, value in asdict(corpus).items() if name.startswith("demo_")}
-    place = evaluation_folder(folder, tables)
-    env = asdict(tested.env) | {"query_seconds": section.query_seconds}
-    return EvaluationConfig(
+    place = evaluation_folder(folder, schema)
+    return replace(
+        run_evaluation_config(tested, policy, model),
         name=place.name,
         output=str(place.parent),
-        model=model,
-        group=policy,
         benchmark=BENCHMARK,
-        questions=section.questions,
-        tables=tables,
-        corpus=CorpusConfig(name=corpus.name, prepared=corpus.prepared, split=section.split, **shape),
-        sampler=tested.sampler,
-        env=EvaluationEnv(**env),
-        sampling=SamplingConfig(
-            section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
-        ),
-        local=LocalConfig(dtype=tested.model.weights_dtype, threads=tested.train.threads, use_cpu=tested.train.use_cpu),
+        schema=schema,
+        seed=EvaluationConfig().seed,  # one choice of questions for policies of all seeds
     )
 
 

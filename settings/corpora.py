@@ -3,7 +3,6 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Protocol
 
 from sqale_grpo.corpus import PreparedCorpus, open_prepared, prepare
 from sqale_grpo.corpus.demo import DemoShape
@@ -11,32 +10,12 @@ from sqale_grpo.corpus.preparation import EVALUATION_SECONDS
 from sqale_grpo.corpus.prepared import MARKER
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
-
-
-class CorpusKeys(Protocol):
-    """The keys that say which corpus it is, as a run and an evaluation have them."""
-
-    name: str
-    source: str | None
-    prepared: str
-    limit: int | None
-    demo_tables: list[int]
-    demo_rows: int
-    demo_schemas: list[int]
-    demo_questions: list[int]
+from sqale_grpo.settings.sections import CorpusConfig
 
 
 def prepared_folder(config: Config, split: str) -> Path:
     """Where a run's split lies."""
     return split_folder(config.corpus, split, gold_limit(config, split))
-
-
-def demo_shape(corpus: CorpusKeys) -> DemoShape | None:
-    """The shape of the demo corpus; None where it is another corpus."""
-    if corpus.name != "demo":
-        return None
-    (fewest, most), schemas, questions = corpus.demo_tables, corpus.demo_schemas, corpus.demo_questions
-    return DemoShape((fewest, most), corpus.demo_rows, (schemas[0], schemas[1]), (questions[0], questions[1]))
 
 
 def gold_limit(config: Config, split: str) -> float:
@@ -61,9 +40,9 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
     return open_split(config.corpus, split, gold_limit(config, split), config.env.max_rows)
 
 
-def split_folder(corpus: CorpusKeys, split: str, seconds: float) -> Path:
+def split_folder(corpus: CorpusConfig, split: str, seconds: float) -> Path:
     """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit, time limit, demo shape."""
-    shape = demo_shape(corpus)
+    shape = corpus.shape()
     shaped = [] if shape in (None, DemoShape()) else [str(shape)]
     if corpus.source is None and corpus.limit is None and not shaped:
         return Path(corpus.prepared) / f"{corpus.name}-{split}"
@@ -72,14 +51,14 @@ def split_folder(corpus: CorpusKeys, split: str, seconds: float) -> Path:
     return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
 
 
-def split_command(corpus: CorpusKeys, split: str, seconds: float) -> str:
+def split_command(corpus: CorpusConfig, split: str, seconds: float) -> str:
     """The command that prepares the split where ``open_split`` looks for it."""
     limit = "" if corpus.limit is None else f" --limit {corpus.limit}"
     folder = split_folder(corpus, split, seconds)
     return f"sqale-grpo corpus prepare --corpus {corpus.name} --source PATH --split {split}{limit} --out {folder}"
 
 
-def open_split(corpus: CorpusKeys, split: str, seconds: float, max_rows: int) -> PreparedCorpus:
+def open_split(corpus: CorpusConfig, split: str, seconds: float, max_rows: int) -> PreparedCorpus:
     """The same as ``open_corpus`` for any configuration; ``seconds`` and ``max_rows`` limit the gold queries."""
     folder = split_folder(corpus, split, seconds)
     if corpus.name == "demo" or corpus.source is not None:
@@ -91,13 +70,13 @@ def open_split(corpus: CorpusKeys, split: str, seconds: float, max_rows: int) ->
             limit=corpus.limit,
             seconds=_seconds(corpus, seconds),
             max_rows=max_rows,
-            shape=demo_shape(corpus),
+            shape=corpus.shape(),
         )
     check_prepared(corpus, split, seconds)
     return open_prepared(folder)
 
 
-def check_prepared(corpus: CorpusKeys, split: str, seconds: float) -> None:
+def check_prepared(corpus: CorpusConfig, split: str, seconds: float) -> None:
     """ConfigError where the split is neither prepared nor can be: what takes no time, to be told before what does."""
     folder = split_folder(corpus, split, seconds)
     if corpus.name == "demo" or corpus.source is not None or (folder / MARKER).exists():
@@ -107,6 +86,6 @@ def check_prepared(corpus: CorpusKeys, split: str, seconds: float) -> None:
     )
 
 
-def _seconds(corpus: CorpusKeys, seconds: float) -> float:
+def _seconds(corpus: CorpusConfig, seconds: float) -> float:
     # Any is right for the demo: its gold queries take microseconds.
     return EVALUATION_SECONDS if corpus.name == "demo" else seconds

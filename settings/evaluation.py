@@ -9,16 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqale_grpo.settings.check import (
-    ConfigError,
-    Relation,
-    check_bounds,
-    check_relations,
-    demo_relations,
-    is_folder_name,
-)
-from sqale_grpo.settings.keys import CORPORA, DTYPES, EnvConfig, RewardConfig, SamplerConfig, key
+from sqale_grpo.settings.check import ConfigError, check_config
 from sqale_grpo.settings.load import load_as
+from sqale_grpo.settings.sections import (
+    DTYPES,
+    AskedConfig,
+    CorpusConfig,
+    DeviceConfig,
+    EvaluationEnv,
+    RewardConfig,
+    Rule,
+    SamplerConfig,
+    SamplingConfig,
+    gold_rules,
+    is_folder_name,
+    key,
+)
 
 # A model in three places, and four answers that check the harness itself.
 BACKENDS = ("transformers", "vllm", "openai", "oracle", "empty", "no_rows")
@@ -39,42 +45,7 @@ to the code. Sources as in [Configuration](configuration.md).
 
 
 @dataclass
-class CorpusConfig:
-    """The questions and the databases."""
-
-    name: str = key("sqale", "card", "which loader reads the source", choices=CORPORA)
-    source: str | None = key(None, "ours", "folder or Hub name to prepare from; null uses what is prepared already")
-    prepared: str = key("data/prepared", "ours", "folder in which prepared corpora lie, one folder each")
-    split: str = key("test", "card", "split to evaluate on")
-    limit: int | None = key(None, "ours", "prepare the first so many questions only; null takes all", low=1)
-    difficulties: list[str] = key([], "card", "difficulty bands to choose questions from; empty takes all")
-    evidence: bool = key(True, "assumption", "show BIRD's evidence after the question")
-    demo_tables: list[int] = key([3, 120], "ours", "demo corpus: fewest and most tables of a schema", low=2)
-    demo_rows: int = key(70, "ours", "demo corpus: rows of a table", low=1)
-    demo_schemas: list[int] = key([160, 60], "ours", "demo corpus: schemas of the train and the test split", low=1)
-    demo_questions: list[int] = key([24, 6], "ours", "demo corpus: questions of a train and of a test schema", low=1)
-
-
-@dataclass
-class EvaluationEnv(EnvConfig):
-    """What the policy meets, as in training, but for the time that a query has."""
-
-    query_seconds: float = key(30.0, "assumption", "seconds a query may run", above=0)
-
-
-@dataclass
-class SamplingConfig:
-    """How tokens are drawn, and how many."""
-
-    temperature: float = key(0.6, "page", "sampling temperature; 0 is greedy", low=0)
-    top_p: float = key(0.95, "page", "nucleus", above=0, high=1)
-    top_k: int = key(20, "page", "most likely tokens kept; 0 keeps all", low=0)
-    max_turn_tokens: int = key(2_048, "page", "tokens the policy may write in one turn", low=1)
-    max_episode_tokens: int = key(12_288, "page", "tokens of the prompt and all turns", low=1)
-
-
-@dataclass
-class LocalConfig:
+class LocalConfig(DeviceConfig):
     """A model on this machine: backends transformers and vllm."""
 
     dtype: str = key("bfloat16", "assumption", "number format of the weights in transformers", choices=DTYPES)
@@ -84,8 +55,6 @@ class LocalConfig:
         "ours",
         "vLLM draws by question, so that a restart repeats it; false caches prefixes between turns instead",
     )
-    threads: int | None = key(None, "ours", "CPU threads of torch; null leaves torch's choice", low=1)
-    use_cpu: bool = key(False, "ours", "stay on the CPU even where a GPU is")
 
 
 @dataclass
@@ -104,12 +73,23 @@ class ServerConfig:
     timeout_seconds: float = key(600.0, "ours", "seconds to wait for one answer", above=0)
     retries: int = key(6, "ours", "tries after the first, at growing distances", low=0)
 
+    def rules(self, at: str) -> list[Rule]:
+        """Of the address."""
+        return [
+            (
+                "url",
+                re.fullmatch(r"https?://[^\s/@?]+[^\s@?]*", self.url) is not None,
+                "must be an http(s) address without a user or a key in it; the key goes into the environment variable "
+                f"that {at}.key_variable names",
+            )
+        ]
+
 
 @dataclass
-class EvaluationConfig:
+class EvaluationConfig(AskedConfig):
     """A whole evaluation."""
 
-    name: str | None = key(None, "ours", "its folder is OUTPUT/NAME; null makes a name of model, benchmark and tables")
+    name: str | None = key(None, "ours", "its folder is OUTPUT/NAME; null makes a name of model, benchmark and schema")
     seed: int = key(42, "assumption", "seed of the choice of questions, of phrasings, tables and sampling", low=0)
     output: str = key("runs/evaluations", "ours", "folder in which evaluations lie")
     model: str = key(
@@ -128,8 +108,6 @@ class EvaluationConfig:
     benchmark: str | None = key(
         None, "ours", "name of the benchmark in tables; null: the corpus, with a split or bands that are not the card's"
     )
-    questions: int = key(300, "card", "questions, chosen by the seed", low=1)
-    tables: str = key("full", "card", "which tables exist: sampled, gold, distractors:N or full")
     candidates: int = key(1, "ours", "episodes a question; more than 1 give pass@k and majority@k", low=1)
     batch: int = key(128, "ours", "episodes played beside each other and written together", low=1)
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
@@ -140,6 +118,21 @@ class EvaluationConfig:
     local: LocalConfig = field(default_factory=LocalConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
 
+    def rules(self, at: str = "") -> list[Rule]:
+        """Of the names, of candidates, and between two sections."""
+        repeats = self.candidates > 1 and self.sampling.temperature == 0
+        return [
+            *super().rules(at),
+            ("name", self.name is None or is_folder_name(self.name), f"must be a folder name, not {self.name!r}"),
+            ("model", bool(self.model.strip()), "is empty; name a folder, a model on the Hub, or the server's name"),
+            (
+                "candidates",
+                not repeats,
+                f"({self.candidates}) at sampling.temperature=0 would repeat one episode; raise the temperature",
+            ),
+            *gold_rules(self.reward, self.env),
+        ]
+
 
 def load_evaluation(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> EvaluationConfig:
     """The evaluation that files and ``key=value`` overrides give, later ones winning; ConfigError like a run's."""
@@ -147,56 +140,8 @@ def load_evaluation(files: Sequence[str | Path], overrides: Sequence[str] = ()) 
 
 
 def check_evaluation(config: EvaluationConfig, origins: Mapping[str, str] | None = None) -> None:
-    """Raise ConfigError at the first key out of its bounds, or the first two keys that contradict each other."""
-    check_bounds(config, origins or {})
-    # Without origins: they would repeat an address that holds a key.
-    check_relations([_plain_address(config.server.url)], {})
-    check_relations(_relations(config), origins or {})
-
-
-def _relations(config: EvaluationConfig) -> list[Relation]:
-    """Every rule that a key's own bounds cannot express."""
-    sampler, sampling = config.sampler, config.sampling
-    repeats = config.candidates > 1 and sampling.temperature == 0
-    return [
-        ("name", config.name is None or is_folder_name(config.name), f"must be a folder name, not {config.name!r}"),
-        ("model", bool(config.model.strip()), "is empty; name a folder, a model on the Hub, or the server's name"),
-        (
-            "tables",
-            re.fullmatch(r"sampled|gold|full|distractors:\d+", config.tables) is not None,
-            f"must be sampled, gold, distractors:N or full, not {config.tables!r}",
-        ),
-        *demo_relations(config.corpus),
-        (
-            "candidates",
-            not repeats,
-            f"({config.candidates}) at sampling.temperature=0 would repeat one episode; raise the temperature",
-        ),
-        (
-            "sampler.max_tables",
-            sampler.max_tables >= sampler.min_tables,
-            f"({sampler.max_tables}) must not be under sampler.min_tables ({sampler.min_tables})",
-        ),
-        (
-            "reward.gold_seconds",
-            config.reward.gold_seconds >= config.env.query_seconds,
-            f"({config.reward.gold_seconds:g}) must not be under env.query_seconds ({config.env.query_seconds:g})",
-        ),
-        (
-            "sampling.max_episode_tokens",
-            sampling.max_episode_tokens > sampling.max_turn_tokens,
-            f"({sampling.max_episode_tokens}) must be over sampling.max_turn_tokens ({sampling.max_turn_tokens})",
-        ),
-    ]
-
-
-def _plain_address(url: str) -> Relation:
-    return (
-        "server.url",
-        re.fullmatch(r"https?://[^\s/@?]+[^\s@?]*", url) is not None,
-        "must be an http(s) address without a user or a key in it; the key goes into the environment variable "
-        "that server.key_variable names",
-    )
+    """``check_config`` of an evaluation; the origin of its server's address is not told, since it may hold a key."""
+    check_config(config, {name: origin for name, origin in (origins or {}).items() if name != "server.url"})
 
 
 def with_names(config: EvaluationConfig, model: str | Path | None = None) -> EvaluationConfig:
@@ -206,7 +151,7 @@ def with_names(config: EvaluationConfig, model: str | Path | None = None) -> Eva
     who = model if config.backend in ("transformers", "vllm", "openai") else config.backend
     parts = [part for part in re.split(r"[/\\]+", who) if part.strip(".")]
     kept = parts[-2:] if parts[-1].startswith("checkpoint-") else parts[-1:]
-    name = config.name or "-".join([*kept, benchmark, config.tables.replace(":", "-")]).lower()
+    name = config.name or "-".join([*kept, benchmark, config.schema.replace(":", "-")]).lower()
     return dataclasses.replace(config, name=name, model=model, benchmark=benchmark)
 
 

@@ -4,6 +4,7 @@ import difflib
 import os
 from pathlib import Path
 
+from sqale_grpo.env.prompts import Prompts, load_prompts
 from sqale_grpo.settings.check import ConfigError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -36,6 +37,14 @@ def find_prompts(path: str | None) -> Path | None:
         return None if path is None else Path(path)
     packaged = CONFIGS / f"{_name(path, '.json')}.json"
     return packaged if is_file(packaged) else Path(path)
+
+
+def read_prompts(path: str | None) -> Prompts:
+    """The prompts that ``env.prompts`` names; ConfigError where it names no file of prompts."""
+    try:
+        return load_prompts(find_prompts(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"env.prompts: {error}") from error
 
 
 def config_names() -> list[str]:

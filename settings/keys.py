@@ -1,28 +1,32 @@
-"""Configuration: every key of a run, with its default, its meaning and where the value comes from.
+"""Configuration of a run: every key, with its default, its meaning and where the value comes from.
 
-Sources: ``card`` (the model card), ``page`` (the authors' project page or data library), ``earlier`` (cards of earlier
-runs of the authors), ``assumption`` (published nowhere: ours), ``ours`` (a knob of this implementation; it does not
-exist in the paper). Imports no torch, so that a plan or a check costs nothing.
+The sections that an evaluation has too are those of ``settings.sections``, which says what the sources mean. Imports
+no torch, so that a plan or a check costs nothing.
 """
 
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-SOURCES = ("card", "page", "earlier", "assumption", "ours")
+from sqale_grpo.curriculum import MixtureSchedule
+from sqale_grpo.settings.sections import (
+    DTYPES,
+    AskedConfig,
+    CorpusConfig,
+    DeviceConfig,
+    EnvConfig,
+    RewardConfig,
+    Rule,
+    SamplerConfig,
+    SamplingConfig,
+    evaluation_seconds,
+    gold_rules,
+    is_folder_name,
+    key,
+)
+
 BACKENDS = ("transformers", "vllm_colocate", "vllm_server")
-CORPORA = ("sqale", "bird", "synsql", "ehrsql", "jsonl", "demo")
-DTYPES = ("bfloat16", "float32")
-
-
-def key(default: Any, source: str, text: str, **bounds: Any) -> Any:
-    """A dataclass field that carries its help text, its source and its bounds.
-
-    ``bounds``: ``low``/``high`` (inclusive), ``above`` (exclusive), ``choices`` (allowed strings).
-    """
-    metadata = {"source": source, "help": text, **bounds}
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
 
 
 @dataclass
@@ -54,48 +58,11 @@ class ModelConfig:
 
 
 @dataclass
-class CorpusConfig:
+class TrainCorpusConfig(CorpusConfig):
     """The questions and the databases."""
 
-    name: str = key("sqale", "card", "which loader reads the source", choices=CORPORA)
-    source: str | None = key(None, "ours", "folder or Hub name to prepare from; null uses what is prepared already")
-    prepared: str = key("data/prepared", "ours", "folder in which prepared corpora lie, one folder each")
     split: str = key("train", "card", "split to train on")
-    limit: int | None = key(None, "ours", "prepare the first so many questions only; null takes all", low=1)
-    difficulties: list[str] = key([], "card", "difficulty bands to train on; empty takes all")
-    evidence: bool = key(True, "assumption", "show BIRD's evidence or SynSQL's external knowledge after the question")
     include_unstable: bool = key(False, "ours", "train on questions whose gold result changes between two runs")
-    demo_tables: list[int] = key([3, 120], "ours", "demo corpus: fewest and most tables of a schema", low=2)
-    demo_rows: int = key(70, "ours", "demo corpus: rows of a table", low=1)
-    demo_schemas: list[int] = key([160, 60], "ours", "demo corpus: schemas of the train and the test split", low=1)
-    demo_questions: list[int] = key([24, 6], "ours", "demo corpus: questions of a train and of a test schema", low=1)
-
-
-@dataclass
-class SamplerConfig:
-    """How many tables an episode's database holds."""
-
-    min_tables: int = key(4, "card", "smallest target size; the draw is a uniform integer (assumption)", low=1)
-    max_tables: int = key(64, "card", "largest target size", low=1)
-
-
-@dataclass
-class EnvConfig:
-    """What the policy meets: budget of turns, limits on queries, size of tool results."""
-
-    tool_turns: int = key(6, "card", "rounds of tool calls before the final turn", low=1)
-    error_cap: int = key(4, "page", "failed run_query calls in a row after which the final turn comes", low=1)
-    query_seconds: float = key(5.0, "assumption", "seconds a query may run", above=0)
-    max_rows: int = key(10_000, "assumption", "rows a scored query may return; more is an error", low=1)
-    value_bytes: int = key(1_000_000, "assumption", "bytes one string or blob may hold", low=1_000)
-    memory_mb: int = key(256, "assumption", "megabytes that a query may add to its process", low=16)
-    preview_rows: int = key(5, "page", "rows that run_query shows, and the default limit of the other two", low=1)
-    cell_chars: int = key(80, "assumption", "characters a cell shows before it is cut", low=8)
-    result_chars: int = key(4_000, "assumption", "characters a tool result shows before it is cut", low=100)
-    sample_rows_cap: int = key(20, "assumption", "largest limit of sample_rows", low=1)
-    distinct_values_cap: int = key(50, "assumption", "largest limit of distinct_values", low=1)
-    prompts: str | None = key(None, "assumption", "JSON file of prompts; null takes the project's own")
-    workers: int | None = key(None, "ours", "processes that run queries; null takes one a core", low=1)
 
 
 @dataclass
@@ -111,12 +78,37 @@ class CurriculumConfig:
     gate_start: float = key(1.0, "card", "probability of a closed submit gate at update 0", low=0, high=1)
     gate_updates: int = key(80, "card", "updates over which that falls linearly to 0", low=0)
 
+    def natural_shares(self) -> tuple[float, ...]:
+        """Shares of the length buckets in a corpus as the percentiles cut it; equal lengths at a cut can shift them."""
+        cuts = [0, *self.percentiles, 100]
+        return tuple((high - low) / 100 for low, high in zip(cuts, cuts[1:], strict=False))
 
-@dataclass
-class RewardConfig:
-    """How an answer is scored; the tiers themselves are the card's and no keys."""
+    def schedule(self, natural: Sequence[float] | None = None) -> MixtureSchedule:
+        """The mixture schedule over the corpus' own shares ``natural``, or over those that the percentiles mean."""
+        return MixtureSchedule(
+            warmup=self.warmup_updates,
+            ramp=self.ramp_updates,
+            start=tuple(self.start),
+            end=tuple(self.end),
+            strength=self.strength,
+            natural=tuple(self.natural_shares() if natural is None else natural),
+        )
 
-    gold_seconds: float = key(30.0, "assumption", "seconds the gold query may run when an answer is scored", above=0)
+    def rules(self, at: str) -> list[Rule]:
+        """Of the percentiles and the two mixtures."""
+        cuts = self.percentiles
+        rising = len(cuts) == 3 and all(0 < cut < 100 for cut in cuts) and cuts == sorted(set(cuts))
+        return [
+            ("percentiles", rising, f"must be three rising numbers between 0 and 100, not {cuts}"),
+            *(
+                (name, _is_mixture(shares), f"must be four shares that add up to 1, not {shares}")
+                for name, shares in (("start", self.start), ("end", self.end))
+            ),
+        ]
+
+
+def _is_mixture(shares: list[float]) -> bool:
+    return len(shares) == 4 and all(share >= 0 for share in shares) and math.isclose(sum(shares), 1, abs_tol=1e-6)
 
 
 @dataclass
@@ -128,29 +120,34 @@ class TrainRewardConfig(RewardConfig):
 
 
 @dataclass
-class RolloutConfig:
+class RolloutConfig(SamplingConfig):
     """How episodes are generated in training."""
 
-    backend: str = key("transformers", "ours", "what generates; the recipe uses vllm_colocate", choices=BACKENDS)
     temperature: float = key(1.0, "assumption", "sampling temperature", above=0)
     top_p: float = key(1.0, "assumption", "nucleus; below 1 it biases the importance ratio", above=0, high=1)
     top_k: int = key(0, "assumption", "most likely tokens kept; 0 keeps all", low=0)
     max_turn_tokens: int = key(2_048, "assumption", "tokens the policy may write in one turn", low=1)
-    max_episode_tokens: int = key(12_288, "page", "tokens of the prompt and all turns", low=1)
+    backend: str = key("transformers", "ours", "what generates; the recipe uses vllm_colocate", choices=BACKENDS)
     vllm_memory_share: float = key(0.3, "ours", "share of the GPU that a colocated vLLM takes", above=0, high=1)
     vllm_sleep: bool = key(False, "ours", "a colocated vLLM gives its memory back between two rollouts")
     vllm_server: str = key("http://127.0.0.1:8000", "ours", "address of the vLLM server (`vllm serve`)")
     vllm_server_wait: float = key(0.0, "ours", "seconds to wait at the start for a server that is loading", low=0)
     vllm_group_port: int = key(51_216, "ours", "port on which weights go to the server", low=1, high=65_535)
 
+    def rules(self, at: str) -> list[Rule]:
+        """Those of sampling, and of the server's address."""
+        plain = re.fullmatch(r"https?://[^\s/]+(/\S*[^\s/])?", self.vllm_server) is not None
+        text = f"must be an address like http://HOST:8000, without a slash at its end, not {self.vllm_server!r}"
+        return [*super().rules(at), ("vllm_server", plain, text)]
+
 
 @dataclass
-class TrainConfig:
+class TrainConfig(DeviceConfig):
     """The optimisation."""
 
     questions_per_update: int = key(18, "card", "questions an update", low=1)
     candidates: int = key(8, "card", "episodes a question: the group", low=2)
-    max_steps: int = key(1_800, "card", "updates of the run", low=1)
+    updates: int = key(1_800, "card", "updates of the run", low=1)
     micro_batch: int = key(1, "ours", "most episodes a device passes at once; the largest divisor is taken", low=1)
     learning_rate: float = key(1e-5, "earlier", "peak learning rate", above=0)
     lr_scheduler: str = key(
@@ -189,27 +186,34 @@ class TrainConfig:
     log_episodes_updates: int = key(
         25, "ours", "updates between two tables of whole episodes in the trackers; 0 never", low=0
     )
-    threads: int | None = key(None, "ours", "CPU threads of torch; null leaves torch's choice", low=1)
-    use_cpu: bool = key(False, "ours", "train on the CPU even where a GPU is")
+
+    def rules(self, at: str) -> list[Rule]:
+        """What is pushed is saved, and has a place."""
+        every, saved = self.push_every, self.save_updates
+        return [
+            ("push_every", every % saved == 0, f"({every}) must be a multiple of {at}.save_updates ({saved})"),
+            (
+                "push_repo",
+                not every or bool(self.push_repo),
+                f"must name a repository, OWNER/NAME, where {at}.push_every is set",
+            ),
+        ]
 
 
 @dataclass
-class EvaluateConfig:
+class EvaluateConfig(AskedConfig, SamplingConfig):
     """The evaluation before and after a run."""
 
     split: str = key("test", "card", "split to evaluate on")
-    questions: int = key(300, "card", "questions, chosen by the seed", low=1)
-    tables: str = key("full", "card", "sampled, gold, distractors:N or full")
-    temperature: float = key(0.6, "page", "sampling temperature; 0 is greedy", low=0)
-    top_p: float = key(0.95, "page", "nucleus", above=0, high=1)
-    top_k: int = key(20, "page", "most likely tokens kept; 0 keeps all", low=0)
-    max_turn_tokens: int = key(2_048, "page", "tokens the policy may write in one turn", low=1)
-    max_episode_tokens: int = key(12_288, "page", "tokens of the prompt and all turns", low=1)
-    query_seconds: float = key(30.0, "assumption", "seconds a query may run", above=0)
+    query_seconds: float = evaluation_seconds()
+
+    def rules(self, at: str) -> list[Rule]:
+        """Those of both."""
+        return [*SamplingConfig.rules(self, at), *AskedConfig.rules(self, at)]
 
 
 @dataclass
-class PolicyConfig:
+class DemoPolicyConfig:
     """The demo policy, built where model.path is `demo`: it stands in for a pretrained checkpoint."""
 
     hidden_size: int = key(64, "ours", "width", low=8)
@@ -241,6 +245,11 @@ class PolicyConfig:
     floor: float = key(0.10, "ours", "equivalent rate under which GRPO is not begun", low=0, high=1)
     seed: int = key(42, "ours", "seed of the policy; apart from the run's, so that runs share one policy", low=0)
 
+    def rules(self, at: str) -> list[Rule]:
+        """Of the kinds of layer."""
+        known = re.fullmatch(r"[lf]+", self.layers) is not None
+        return [("layers", known, f"must be a word of the letters l and f, not {self.layers!r}")]
+
 
 @dataclass
 class Config:
@@ -250,7 +259,7 @@ class Config:
     seed: int = key(42, "assumption", "seed of everything", low=0)
     output: str = key("runs", "ours", "folder in which runs lie")
     model: ModelConfig = field(default_factory=ModelConfig)
-    corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    corpus: TrainCorpusConfig = field(default_factory=TrainCorpusConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     env: EnvConfig = field(default_factory=EnvConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
@@ -258,4 +267,9 @@ class Config:
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    demo_policy: DemoPolicyConfig = field(default_factory=DemoPolicyConfig)
+
+    def rules(self, at: str = "") -> list[Rule]:
+        """Of the name, and between two sections."""
+        named = ("name", is_folder_name(self.name), f"must be a plain folder name, not {self.name!r}")
+        return [named, *gold_rules(self.reward, self.env)]

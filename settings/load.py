@@ -17,6 +17,13 @@ from sqale_grpo.settings.keys import Config
 
 C = TypeVar("C")
 Keys = Mapping[str, dataclasses.Field[Any]]
+# Keys and sections of an earlier version, and what they are called now.
+RENAMED = {
+    "train.max_steps": "train.updates",
+    "tables": "schema",
+    "evaluate.tables": "evaluate.schema",
+    "policy": "demo_policy",
+}
 FILE_WORD = "config"  # config=FILE on a command line adds a file
 
 
@@ -135,14 +142,22 @@ def _leaves(values: DictConfig, origin: str, keys: Keys, prefix: str = "") -> It
     # items_ex leaves interpolations such as ${seed} as they stand, for the merged configuration to resolve.
     for raw, value in values.items_ex(resolve=False):
         name = f"{prefix}{raw!s}"
+        now = RENAMED.get(name)
         if name in keys:
             yield name, OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-        elif not any(known.startswith(f"{name}.") for known in keys):
+        elif now is not None and _is_known(now, keys):
+            raise ConfigError(f"{origin}: {name} is now {now}")
+        elif not _is_known(name, keys):
             raise ConfigError(f"{origin}: unknown key {name!r}; {_nearest(name, keys)}")
         elif isinstance(value, DictConfig):
             yield from _leaves(value, origin, keys, f"{name}.")
         else:
             raise ConfigError(f"{origin}: {name!r} is a section of keys, not a value; {_list_section(name, keys)}")
+
+
+def _is_known(name: str, keys: Keys) -> bool:
+    """Whether ``name`` is a key or a section."""
+    return name in keys or any(known.startswith(f"{name}.") for known in keys)
 
 
 def _nearest(name: str, keys: Keys) -> str:

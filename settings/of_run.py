@@ -1,20 +1,20 @@
 """The evaluation that a training run's own configuration asks for: its section ``evaluate``, on its corpus."""
 
-import dataclasses
 from pathlib import Path
 
-from sqale_grpo.settings.evaluation import CorpusConfig, EvaluationConfig, EvaluationEnv, LocalConfig, SamplingConfig
-from sqale_grpo.settings.keys import Config, RewardConfig
+from sqale_grpo.settings.evaluation import EvaluationConfig, LocalConfig
+from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.run_folder import run_folder
+from sqale_grpo.settings.sections import CorpusConfig, EvaluationEnv, RewardConfig, SamplingConfig, as_section
 
 
 def run_evaluation_config(config: Config, name: str, model: str | Path) -> EvaluationConfig:
     """The evaluation of ``model`` that lies in RUN/evaluations/NAME, on the same questions whatever the model is.
 
-    NAME is its group too: in tables, the runs of several seeds are one policy before and one after.
+    NAME is its group too: in tables, the runs of several seeds are one policy before and one after. Questions are of
+    all difficulties, also where the run trains on some.
     """
-    section, corpus = config.evaluate, config.corpus
-    env = EvaluationEnv(**dataclasses.asdict(config.env))
+    asked = config.evaluate
     return EvaluationConfig(
         name=name,
         group=name,
@@ -22,25 +22,12 @@ def run_evaluation_config(config: Config, name: str, model: str | Path) -> Evalu
         output=str(run_folder(config) / "evaluations"),
         model=str(model),
         enable_thinking=config.model.enable_thinking,
-        questions=section.questions,
-        tables=section.tables,
-        corpus=CorpusConfig(
-            name=corpus.name,
-            source=corpus.source,
-            prepared=corpus.prepared,
-            split=section.split,
-            limit=corpus.limit,
-            evidence=corpus.evidence,
-            demo_tables=corpus.demo_tables,
-            demo_rows=corpus.demo_rows,
-            demo_schemas=corpus.demo_schemas,
-            demo_questions=corpus.demo_questions,
-        ),
+        questions=asked.questions,
+        schema=asked.schema,
+        corpus=as_section(CorpusConfig, config.corpus, split=asked.split, difficulties=[]),
         sampler=config.sampler,
-        env=dataclasses.replace(env, query_seconds=section.query_seconds),
-        reward=RewardConfig(config.reward.gold_seconds),
-        sampling=SamplingConfig(
-            section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
-        ),
+        env=as_section(EvaluationEnv, config.env, query_seconds=asked.query_seconds),
+        reward=as_section(RewardConfig, config.reward),
+        sampling=as_section(SamplingConfig, asked),
         local=LocalConfig(dtype=config.model.weights_dtype, threads=config.train.threads, use_cpu=config.train.use_cpu),
     )

@@ -9,13 +9,13 @@ import shutil
 from pathlib import Path
 from typing import TextIO
 
-from sqale_grpo.rollout.record import EPISODES
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten, load_config, save_config
 from sqale_grpo.settings.shape import is_main_process
 
 CONFIG = "config.yaml"
+EPISODES = "episodes"  # folder of the episodes' record
 COMPLETE = "complete"  # written last: a checkpoint without it was cut off
 LOCK = "lock"
 _NUMBERED = re.compile(r"checkpoint-(\d+)")  # another name, as of a copy that someone keeps, is none of ours

@@ -74,7 +74,7 @@ def show_plan(runs: list[SweepRun]) -> None:
     for run in runs:
         at = standing(run)
         print(
-            f"# {run.name}: {at.state}" + (f", {at.updates} of {run.config.train.max_steps} updates" * bool(at.updates))
+            f"# {run.name}: {at.state}" + (f", {at.updates} of {run.config.train.updates} updates" * bool(at.updates))
         )
         print(("# " if at.state == "finished" else "") + shlex.join(start_command(run)))
 
@@ -120,7 +120,7 @@ def run_all(runs: list[SweepRun], jobs: int, console: Console) -> None:
         for run in running:
             lines = metrics_lines(run.folder)
             if run.name not in tasks:
-                tasks[run.name] = bar.add_task(run.name, total=run.config.train.max_steps, says="")
+                tasks[run.name] = bar.add_task(run.name, total=run.config.train.updates, says="")
             says = f"equivalent {lines[-1]['equivalent_rate']:.0%}" if lines else "prepares"
             bar.update(tasks[run.name], completed=len(lines), says=says)
 

@@ -37,7 +37,7 @@ def compare(runs: Sequence[SweepRun]) -> list[dict[str, Any]]:
             "parameters": run.parameters,
             "state": at.state,
             "updates": at.updates,
-            "max_steps": run.config.train.max_steps,
+            "planned_updates": run.config.train.updates,
             "error": at.error,
         }
         if at.state == "finished":
@@ -137,7 +137,9 @@ def cells(records: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
 def _state(record: dict[str, Any]) -> str:
     if record["state"] == "failed":
         return f"failed at update {record['updates']}"
-    return record["state"] if record["state"] != "unfinished" else f"at {record['updates']} of {record['max_steps']}"
+    return (
+        record["state"] if record["state"] != "unfinished" else f"at {record['updates']} of {record['planned_updates']}"
+    )
 
 
 def _short(value: Any) -> str:

@@ -49,7 +49,7 @@ KEPT = (
 
 
 @dataclass(frozen=True)
-class Results:
+class FindingResults:
     """Where the results lie: the sweep's runs, and the base policy's evaluations in ``output``/base.
 
     ``overrides``: what the start had on its command line; the page says it, since its figures depend on it.
@@ -61,7 +61,7 @@ class Results:
     overrides: Sequence[str] = ()
 
 
-def write_page(page: Path, results: Results) -> list[Path]:
+def write_page(page: Path, results: FindingResults) -> list[Path]:
     """Rebuild the results of ``page``, ``finding.jsonl`` and the plots; returns what was written."""
     before, after = around(page)
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def around(page: Path) -> tuple[str, str]:
     return before, after
 
 
-def read_results(results: Results) -> tuple[list[Evaluation], list[Evaluation]]:
+def read_results(results: FindingResults) -> tuple[list[Evaluation], list[Evaluation]]:
     """The evaluations of the base policy and the corpora, and those of the ablations, each of one run a policy.
 
     A run that did not finish stands there as failed, at every size.
@@ -116,14 +116,14 @@ def chosen_file(run: SweepRun) -> Path:
     return Path(words[-1].partition("=")[2])
 
 
-def _read_run(run: SweepRun, size: str, results: Results) -> Evaluation:
+def _read_run(run: SweepRun, size: str, results: FindingResults) -> Evaluation:
     """Evaluations in the folder of a run that is not finished are those of an earlier policy."""
     if standing(run).state != "finished":
         return failed_run(policy_of(run), run.name, results.benchmark, size)
     return _read(run.folder, policy_of(run), size, results)
 
 
-def _read(folder: Path, policy: str, size: str, results: Results) -> Evaluation:
+def _read(folder: Path, policy: str, size: str, results: FindingResults) -> Evaluation:
     place = evaluation_folder(folder, size)
     if not (place / CONFIG).exists():
         return failed_run(policy, folder.name, results.benchmark, size)
@@ -136,14 +136,14 @@ def evaluation_folder(folder: Path, size: str) -> Path:
 
 
 def blocks(
-    main: Sequence[Evaluation], ablations: Sequence[Evaluation], results: Results, plots: Sequence[Path]
+    main: Sequence[Evaluation], ablations: Sequence[Evaluation], results: FindingResults, plots: Sequence[Path]
 ) -> Iterator[str]:
     """The Markdown between the marks."""
     config = results.runs[0].config
     questions = max((len({row["question_id"] for row in stable(each.rows)}) for each in main), default=0)
     train = config.train
     yield (
-        f"Written on {datetime.datetime.now(datetime.UTC).date()} from {len(results.runs)} runs of {train.max_steps} "
+        f"Written on {datetime.datetime.now(datetime.UTC).date()} from {len(results.runs)} runs of {train.updates} "
         f"updates of {train.questions_per_update} questions x {train.candidates} candidates, on {os.cpu_count()} CPU "
         f"cores, Python {platform.python_version()}, torch {version('torch')}. {questions} test questions."
     )
@@ -170,7 +170,7 @@ def blocks(
     )
 
 
-def size_table(results: Results) -> Table:
+def size_table(results: FindingResults) -> Table:
     """Accuracy and table recall at each size of schema: the finding in one table."""
     return schema_size_table(read_results(results)[0], results.benchmark)
 
@@ -182,12 +182,12 @@ def pairs_table(evaluations: Sequence[Evaluation], metric: str, title: str) -> T
     pairs += [(BASE, name) for name in names if name != BASE]
     table = Table(f"differences_{metric}", title, ["", *map(size_name, SIZES)])
     for first, second in pairs:
-        sides = [(select(evaluations, first, tables=size), select(evaluations, second, tables=size)) for size in SIZES]
+        sides = [(select(evaluations, first, schema=size), select(evaluations, second, schema=size)) for size in SIZES]
         table.add(f"{second} - {first}", (_difference(table, *side, metric) for side in sides))
     return table
 
 
-def ablation_table(results: Results) -> Table:
+def ablation_table(results: FindingResults) -> Table:
     """Each ablation less the full recipe of its own seed."""
     title = "Recipe with a part left out, less the full recipe (large, the same seed): accuracy, percentage points"
     table = Table("ablations", title, ["left out", *map(size_name, SIZES)])
@@ -213,7 +213,7 @@ def _difference(table: Table, before: Sequence[Evaluation], after: Sequence[Eval
     return found.text()
 
 
-def training_table(results: Results) -> Table:
+def training_table(results: FindingResults) -> Table:
     """How the runs went: their state, and the means of their last updates."""
     head = ["run", "state", "equivalent", "reward", "rounds", "calls"]
     table = Table("training", "Training: each run, and the mean of its last updates", head)
@@ -228,7 +228,7 @@ def training_table(results: Results) -> Table:
     return table
 
 
-def run_lines(results: Results) -> Iterator[dict[str, Any]]:
+def run_lines(results: FindingResults) -> Iterator[dict[str, Any]]:
     """A line a run, the base policy first: what it was, and what came out at each size."""
     base = {size: read_summary(evaluation_folder(results.output / BASE, size)) for size in SIZES}
     yield {"name": BASE, "evaluations": {size: kept(summary) for size, summary in base.items() if summary}}

@@ -27,7 +27,7 @@ def standing(run: SweepRun) -> Standing:
     """Finished: its last update's checkpoint is whole. Failed: its process ended with an error, and was not redone."""
     updates = len(metrics_lines(run.folder))
     checkpoint = latest_checkpoint(run.folder)
-    if checkpoint is not None and checkpoint.name == f"checkpoint-{run.config.train.max_steps}":
+    if checkpoint is not None and checkpoint.name == f"checkpoint-{run.config.train.updates}":
         return Standing("finished", updates)
     failure = run.folder / FAILURE
     if failure.exists():

@@ -1,11 +1,14 @@
 """The rules of the house: who imports whom, that everything public is documented, that every shipped config works."""
 
 import ast
+import dataclasses
+import itertools
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,23 +18,43 @@ from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten, known_keys, load_config
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("env", "sampler", "reward", "corpus", "curriculum", "train", "evaluate", "report")
-# What each package may import beside the standard library and itself; None: anything.
-ALLOWED: dict[str, set[str] | None] = {
+OURS = "sqale_grpo"
+# The folders in the order in which a question flows through them, with the folders that each may import beside itself:
+# env <- sampler, reward <- corpus, curriculum <- settings <- rollout <- what plays, learns, measures and shows.
+CORE = {"env", "sampler", "reward", "corpus", "curriculum", "settings"}
+FOLDERS: dict[str, set[str]] = {
     "env": set(),
     "sampler": {"env"},
-    "reward": {"env", "sqlglot"},
-    "corpus": {"sqale", "sqlglot", "datasets", "huggingface_hub", "pyarrow", "rich"},
+    "reward": {"env"},
+    "corpus": {"env", "sampler", "reward"},
     "curriculum": {"env"},
-    "train": None,
-    "evaluate": None,
-    "report": {
-        *("env", "sampler", "corpus", "curriculum", "train", "evaluate"),
-        *("pyarrow", "yaml", "jinja2", "markupsafe"),
-    },
+    "settings": {"env", "corpus", "curriculum"},
+    "rollout": CORE,
+    "agent": {"env", "settings", "rollout"},
+    "demo": {*CORE, "rollout"},
+    "train": {*CORE, "rollout", "demo"},
+    "evaluate": {*CORE, "rollout", "demo"},
+    "export": {*CORE, "rollout", "demo", "agent"},
+    "sweep": {*CORE, "rollout", "evaluate"},
+    "report": {*CORE, "rollout", "evaluate"},
 }
-# A batch sampler is torch's. The corpora's command line shows length buckets, which the package itself does not know.
-EXCEPTIONS = {"curriculum/batch_sampler.py": {"torch"}, "corpus/__main__.py": {"curriculum"}}
+PACKAGES = tuple(FOLDERS)
+# What each folder may import beside the standard library and ours; None: anything, but trl is for train alone.
+LIBRARIES: dict[str, set[str] | None] = {
+    "env": set(),
+    "sampler": set(),
+    "reward": {"sqlglot"},
+    "corpus": {"sqale", "sqlglot", "datasets", "huggingface_hub", "pyarrow", "rich"},
+    "curriculum": set(),
+    "settings": {"omegaconf", "yaml"},
+    "agent": {"torch", "transformers", "vllm"},
+    "report": {"pyarrow", "yaml", "jinja2", "markupsafe", "rich"},
+    **dict.fromkeys(("rollout", "demo", "train", "evaluate", "export", "sweep")),
+}
+# A batch sampler is torch's.
+EXCEPTIONS = {"curriculum/batch_sampler.py": {"torch"}}
+# A folder's programs are its roof: they may import what they run, and only what starts programs imports them.
+ROOF = ("command.py", "__main__.py", "background.py")
 LINES = 350
 
 
@@ -46,7 +69,18 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield node.module or ""
+            # `from sqale_grpo import corpus` names a folder too
+            yield from (f"{OURS}.{each.name}" for each in node.names) if node.module == OURS else (node.module or "",)
+
+
+def folders(path: Path) -> set[str]:
+    """The project's folders, other than its own, that a file imports."""
+    ours = (name.split(".") for name in imports(path))
+    return {parts[1] for parts in ours if parts[0] == OURS} - {path.relative_to(ROOT).parts[0]}
+
+
+def below_the_roof(package: str) -> list[Path]:
+    return [path for path in modules(package) if path.name not in ROOF]
 
 
 def relative(path: Path) -> str:
@@ -54,35 +88,67 @@ def relative(path: Path) -> str:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_packages_import_only_what_they_may(package: str) -> None:
-    allowed = ALLOWED[package]
+def test_folders_import_only_what_they_may(package: str) -> None:
+    for path in below_the_roof(package):
+        assert folders(path) <= FOLDERS[package], f"{relative(path)} imports {folders(path) - FOLDERS[package]}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_use_only_the_libraries_they_may(package: str) -> None:
+    allowed = LIBRARIES[package]
     for path in modules(package):
         for name in imports(path):
             top = name.partition(".")[0]
-            if package != "train":
-                assert top != "trl", f"{relative(path)}: only train imports trl"
-            if allowed is None or top == package or top in sys.stdlib_module_names:
+            assert top != "trl" or package == "train", f"{relative(path)}: only train imports trl"
+            if allowed is None or top == OURS or top in sys.stdlib_module_names:
                 continue
             assert top in allowed | EXCEPTIONS.get(relative(path), set()), f"{relative(path)} imports {name}"
 
 
+def test_no_circle_between_folders() -> None:
+    drawn = {package: set().union(*map(folders, below_the_roof(package))) for package in PACKAGES}
+    TopologicalSorter(drawn).prepare()  # raises CycleError, which names the circle
+    TopologicalSorter(FOLDERS).prepare()
+
+
+def test_only_what_starts_programs_imports_them() -> None:
+    for path in modules(*PACKAGES):
+        for name in imports(path):
+            program = name.startswith(OURS) and f"{name.rpartition('.')[2]}.py" in ROOF
+            assert not program or path.name in ROOF, f"{relative(path)} imports the program {name}"
+
+
 def test_curriculum_takes_nothing_but_chance_from_env() -> None:
-    names = {name for path in modules("curriculum") for name in imports(path) if name.startswith("env")}
-    assert names <= {"env.chance"}
+    names = {name for path in modules("curriculum") for name in imports(path) if name.startswith(f"{OURS}.env")}
+    assert names <= {f"{OURS}.env.chance"}
 
 
 def test_nothing_imports_the_report_but_programs() -> None:
     for path in modules(*PACKAGES):
-        if path.relative_to(ROOT).parts[0] != "report":
-            assert not any(name.partition(".")[0] == "report" for name in imports(path)), relative(path)
+        assert path.name in ROOF or "report" not in folders(path), relative(path)
 
 
 def test_nothing_but_training_loads_torch() -> None:
     program = (
-        "import env, reward, sampler, curriculum, corpus, report.file, report.watch, sys; "
+        "import sys; from sqale_grpo import corpus, curriculum, env, reward, sampler; "
+        "from sqale_grpo.report import page, watch; from sqale_grpo.settings import of_run, corpora; "
         "assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# Of the HTTP client, which rollout and evaluate are about to share.
+TWICE = {"Client", "Refused", "ServerError"}
+
+
+def test_no_two_modules_define_a_public_class_of_one_name() -> None:
+    """One name for one thing: a reader who meets it knows which it is."""
+    places: dict[str, list[str]] = {}
+    for path in modules(*PACKAGES):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(relative(path))
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in TWICE} == {}
 
 
 def public(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
@@ -125,7 +191,7 @@ def test_every_config_file_loads(path: Path) -> None:
 def test_every_evaluation_file_loads(path: Path) -> None:
     config = with_names(load_evaluation([path]))
     assert config.benchmark == config.corpus.name == path.stem
-    assert config.name == f"{config.model.rpartition('/')[2].lower()}-{path.stem}-{config.tables}"
+    assert config.name == f"{config.model.rpartition('/')[2].lower()}-{path.stem}-{config.schema}"
 
 
 @pytest.mark.parametrize("path", CORPORA, ids=relative)
@@ -156,22 +222,69 @@ def test_accelerate_reads_every_launch_file(path: Path) -> None:
     assert 144 % launch.num_processes == 0
 
 
+SECTIONS = ("settings/sections.py", "settings/keys.py", "settings/evaluation.py")  # where keys are declared
+
+
+def read_keys(path: Path) -> Iterator[str]:
+    """``section.key`` of every key that a file reads: config.env.workers, or env.workers; "section" is any section.
+
+    Where keys are declared, a section's methods read it as ``self``, except its rules: to be checked is no use.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if relative(path) in SECTIONS:
+        rules = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name.endswith("rules")]
+        skipped = {id(node) for each in rules for node in ast.walk(each)}
+    else:
+        skipped = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in skipped:
+            yield f"{getattr(node.value, 'attr', getattr(node.value, 'id', ''))}.{node.attr}"
+
+
+READERS = ("config", "section", "self", "asked", "policy")  # what a section or a whole configuration is called in code
+
+
 @pytest.mark.parametrize("kind", [Config, EvaluationConfig])
 def test_every_config_key_is_read_somewhere(kind: type) -> None:
     """A key must earn its place."""
-    own = {"config.py", "config_load.py", "config_check.py", "config_docs.py"}
-    read = set()
-    for path in modules(*PACKAGES, "scripts", "benchmarks"):
-        if path.parent.name in ("train", "evaluate") and path.name in own:
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute):
-                # config.env.workers, or env.workers where env is config.env; "section" is any.
-                read.add(f"{getattr(node.value, 'attr', getattr(node.value, 'id', ''))}.{node.attr}")
+    read = {name for path in modules(*PACKAGES, "scripts", "benchmarks") for name in read_keys(path)}
     unread = {
-        name for name in known_keys(kind) if not read & {name, f"config.{name}", f"section.{name.rpartition('.')[2]}"}
+        name
+        for name in known_keys(kind)
+        if not read & {name, *(f"{where}.{name.rpartition('.')[2]}" for where in READERS)}
     }
     assert not unread
+
+
+# Declared in two places because they mean two things: a name, a seed, a rate, a size of this and of that.
+HOMONYMS = {
+    *("backend", "candidates", "dtype", "enable_thinking", "learning_rate", "max_tables", "name", "output", "seed"),
+    *("query_seconds", "split", "vllm_memory_share"),
+}
+
+
+def test_no_key_is_declared_twice() -> None:
+    """Training and evaluation share their sections; where a default differs, a subclass says so."""
+    wholes = (Config(), EvaluationConfig())
+    kinds = {kind for whole in wholes for kind in (type(whole), *map(type, vars(whole).values()))}
+    bases = {base for kind in kinds for base in kind.__mro__ if dataclasses.is_dataclass(base)}
+    declared: dict[str, set[type]] = {}
+    for kind in bases:
+        for name, its_type in kind.__annotations__.items():
+            if not dataclasses.is_dataclass(its_type):
+                declared.setdefault(name, set()).add(kind)
+    twice = {
+        name
+        for name, owners in declared.items()
+        for one, other in itertools.combinations(owners, 2)
+        if not shared(one, other, name)
+    }
+    assert twice == HOMONYMS
+
+
+def shared(one: type, other: type, name: str) -> bool:
+    """Whether both have the key from one section, of which one may be the other's subclass."""
+    return any(name in base.__dict__.get("__annotations__", {}) and issubclass(other, base) for base in one.__mro__)
 
 
 @pytest.mark.parametrize("path", modules("benchmarks"), ids=relative)

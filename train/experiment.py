@@ -4,27 +4,20 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
 from sqale_grpo.corpus import PreparedCorpus
-from sqale_grpo.curriculum import Buckets, Curriculum, MixtureSchedule, gate_closed, gate_probability, masked_length
+from sqale_grpo.curriculum import Buckets, Curriculum, gate_closed, gate_probability, masked_length
 from sqale_grpo.curriculum.batch_sampler import CurriculumSampler
-from sqale_grpo.env.episode import EpisodeLimits
-from sqale_grpo.env.prompts import load_prompts
-from sqale_grpo.env.sandbox import Limits, WorkerPool, default_pool
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
-from sqale_grpo.rollout.play import EpisodeJob, EpisodeSettings
-from sqale_grpo.rollout.tokens import Sampling
-from sqale_grpo.settings.files import find_prompts
-from sqale_grpo.settings.keys import Config, EnvConfig, RewardConfig, SamplerConfig
-
-TOOL_THREADS = 8  # episodes whose tools run at once: enough to keep the sandbox's processes busy, few to switch between
+from sqale_grpo.rollout.group import EpisodeSettings, episode_settings
+from sqale_grpo.rollout.play import TOOL_THREADS, EpisodeJob
+from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ class Experiment:
         train = self.config.train
         return CurriculumSampler(
             lambda update: [self.eligible[position] for position in self.curriculum.batch(update)],
-            train.max_steps,
+            train.updates,
             train.questions_per_update,
             train.candidates,
             repeats,
@@ -86,80 +79,17 @@ def make_experiment(
     """Assemble the parts."""
     sqls = corpus.gold_sqls()
     buckets = Buckets.from_lengths([masked_length(sqls[index]) for index in eligible], config.curriculum.percentiles)
-    schedule = MixtureSchedule(
-        config.curriculum.warmup_updates,
-        config.curriculum.ramp_updates,
-        tuple(config.curriculum.start),
-        tuple(config.curriculum.end),
-        config.curriculum.strength,
-        buckets.shares,
-    )
-    rollout = config.rollout
+    schedule = config.curriculum.schedule(buckets.shares)
     return Experiment(
-        config,
-        folder,
-        corpus,
-        Dataset.from_dict({"prompt": [str(index) for index in range(len(corpus))]}),
-        eligible,
-        buckets,
-        Curriculum(buckets, schedule, config.train.questions_per_update, config.seed),
-        episode_settings(config, "sampled", config.env.query_seconds),
-        chat_frame(tokenizer, config.model.enable_thinking),
-        Sampling(
-            rollout.temperature, rollout.top_p, rollout.top_k, rollout.max_turn_tokens, rollout.max_episode_tokens
-        ),
-        ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools"),
+        config=config,
+        folder=folder,
+        corpus=corpus,
+        dataset=Dataset.from_dict({"prompt": [str(index) for index in range(len(corpus))]}),
+        eligible=eligible,
+        buckets=buckets,
+        curriculum=Curriculum(buckets, schedule, config.train.questions_per_update, config.seed),
+        settings=episode_settings(config, "sampled"),
+        frame=chat_frame(tokenizer, config.model.enable_thinking),
+        sampling=config.rollout.sampling(),
+        pool=ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools"),
     )
-
-
-class _ShowsEvidence(Protocol):
-    evidence: bool
-
-
-class EpisodeKeys(Protocol):
-    """The sections that say what an episode is like, as a run and an evaluation have them."""
-
-    @property
-    def env(self) -> EnvConfig:
-        """Turns, limits, sizes of results, prompts."""
-
-    @property
-    def sampler(self) -> SamplerConfig:
-        """Sizes of sampled databases."""
-
-    @property
-    def reward(self) -> RewardConfig:
-        """How an answer is scored."""
-
-    @property
-    def corpus(self) -> _ShowsEvidence:
-        """Whether evidence is shown."""
-
-
-def episode_settings(config: EpisodeKeys, mode: str, query_seconds: float) -> EpisodeSettings:
-    """What all episodes share; training and evaluation differ in the tables' ``mode`` and the time a query may run."""
-    env = config.env
-    return EpisodeSettings(
-        Limits(seconds=query_seconds, rows=env.max_rows, length=env.value_bytes, memory_mb=env.memory_mb),
-        EpisodeLimits(
-            tool_turns=env.tool_turns,
-            error_cap=env.error_cap,
-            preview_rows=env.preview_rows,
-            sample_rows_cap=env.sample_rows_cap,
-            distinct_values_cap=env.distinct_values_cap,
-            cell_chars=env.cell_chars,
-            result_chars=env.result_chars,
-        ),
-        load_prompts(find_prompts(env.prompts)),
-        config.corpus.evidence,
-        mode,
-        (config.sampler.min_tables, config.sampler.max_tables),
-        config.reward.gold_seconds,
-        default_pool() if env.workers is None else worker_pool(env.workers),
-    )
-
-
-@cache
-def worker_pool(workers: int) -> WorkerPool:
-    """``workers`` processes that run queries; training and evaluation share them."""
-    return WorkerPool(workers)

@@ -28,7 +28,16 @@ class ModelShape:
 
 # Counted from the published shape: transformers' Qwen3_5ForCausalLM has exactly so many text parameters. LoRA on the
 # attention, delta-net and MLP projections: 18 linear layers of 40,960 a rank, 6 full ones of 39,936.
-QWEN35_2B = ModelShape("Qwen3.5-2B", 1_881_825_088, 330_000_000, 976_896, 24, 2_048, 6_144, 248_320)
+QWEN35_2B = ModelShape(
+    name="Qwen3.5-2B",
+    text=1_881_825_088,
+    vision=330_000_000,
+    lora=976_896,
+    layers=24,
+    hidden=2_048,
+    intermediate=6_144,
+    vocabulary=248_320,
+)
 
 
 @dataclass(frozen=True)

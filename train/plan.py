@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
-from sqale_grpo.curriculum import MixtureSchedule, gate_probability
+from sqale_grpo.curriculum import gate_probability
 from sqale_grpo.curriculum.buckets import NAMES
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import prepare_command, prepared_folder
@@ -22,7 +22,7 @@ from sqale_grpo.train.memory import GIB, QWEN35_2B, checkpoint_bytes, memory_par
 
 def warmup_steps(config: Config) -> int:
     """Updates over which the learning rate rises."""
-    return round(config.train.warmup_ratio * config.train.max_steps)
+    return round(config.train.warmup_ratio * config.train.updates)
 
 
 def learning_rate(config: Config, update: int) -> float:
@@ -32,7 +32,7 @@ def learning_rate(config: Config, update: int) -> float:
         return train.learning_rate
     if update < rise:
         return train.learning_rate * update / rise
-    progress = (update - rise) / max(1, train.max_steps - rise)
+    progress = (update - rise) / max(1, train.updates - rise)
     if train.lr_scheduler == "constant_with_warmup":
         return train.learning_rate
     if train.lr_scheduler == "linear":
@@ -43,7 +43,7 @@ def learning_rate(config: Config, update: int) -> float:
 def anchors(config: Config) -> range:
     """Counts of completed updates after which the reference becomes a copy of the policy."""
     every = config.train.anchor_updates
-    return range(every, config.train.max_steps + 1, every) if every else range(0)
+    return range(every, config.train.updates + 1, every) if every else range(0)
 
 
 def turning_points(config: Config) -> list[int]:
@@ -51,7 +51,7 @@ def turning_points(config: Config) -> list[int]:
     curriculum = config.curriculum
     warm, ramp, gate = curriculum.warmup_updates, curriculum.ramp_updates, curriculum.gate_updates
     points = {0, gate // 2, gate, warm, warm + ramp // 2, warm + ramp}
-    last = config.train.max_steps - 1
+    last = config.train.updates - 1
     return sorted({point for point in points if point < last} | {last})
 
 
@@ -85,25 +85,6 @@ def print_plan(config: Config, console: Console) -> None:
     console.print(memory_table(config, batch_shape(config, started).micro_batch))
 
 
-def natural_shares(config: Config) -> tuple[float, ...]:
-    """Shares of the length buckets in the corpus as the percentiles cut it; equal lengths at a cut can shift them."""
-    cuts = [0, *config.curriculum.percentiles, 100]
-    return tuple((high - low) / 100 for low, high in zip(cuts, cuts[1:], strict=False))
-
-
-def mixture_schedule(config: Config) -> MixtureSchedule:
-    """The run's mixture schedule over the nominal natural shares."""
-    curriculum = config.curriculum
-    return MixtureSchedule(
-        curriculum.warmup_updates,
-        curriculum.ramp_updates,
-        tuple(curriculum.start),
-        tuple(curriculum.end),
-        curriculum.strength,
-        natural_shares(config),
-    )
-
-
 def corpus_text(config: Config) -> str:
     """Where the prepared questions lie, and how many; ConfigError where they are fewer than an update takes."""
     name, source, split = config.corpus.name, config.corpus.source, config.corpus.split
@@ -124,17 +105,17 @@ def totals(config: Config) -> Table:
     most = episodes * rollout.max_episode_tokens
     table = Table(title=f"run {config.name}: {config.model.path} on {config.corpus.name}", show_header=False)
     for row in (
-        ("updates", f"{train.max_steps:,}"),
+        ("updates", f"{train.updates:,}"),
         ("batch", f"{train.questions_per_update} questions x {train.candidates} candidates = {episodes} episodes"),
-        ("episodes in all", f"{episodes * train.max_steps:,}"),
-        ("questions drawn", f"{train.questions_per_update * train.max_steps:,}"),
+        ("episodes in all", f"{episodes * train.updates:,}"),
+        ("questions drawn", f"{train.questions_per_update * train.updates:,}"),
         ("tokens an update", f"at most {most:,} (every episode at its budget of {rollout.max_episode_tokens:,})"),
-        ("tokens in all", f"at most {most * train.max_steps / 1e9:,.2f} billion"),
+        ("tokens in all", f"at most {most * train.updates / 1e9:,.2f} billion"),
         ("tables a database", f"{config.sampler.min_tables} to {config.sampler.max_tables}, uniform"),
         ("turns", f"{config.env.tool_turns} with tools, then 1 final"),
         (
             "evaluation",
-            f"{config.evaluate.questions} questions of {config.evaluate.split}, tables {config.evaluate.tables}",
+            f"{config.evaluate.questions} questions of {config.evaluate.split}, schema {config.evaluate.schema}",
         ),
         ("run folder", f"{config.output}/{config.name}"),
     ):
@@ -169,7 +150,7 @@ def shape_table(config: Config, world_sizes: Iterable[int]) -> Table:
 
 def schedule_table(config: Config) -> Table:
     """Learning rate, gate and mixture at the updates where a schedule bends, with the questions expected a bucket."""
-    curriculum, schedule = config.curriculum, mixture_schedule(config)
+    curriculum, schedule = config.curriculum, config.curriculum.schedule()
     table = Table(title=f"schedules (curriculum strength {curriculum.strength:g})")
     for column in ("update", "learning rate", "gate closed", *(f"{name} (questions)" for name in NAMES)):
         table.add_column(column, justify="right")
@@ -195,7 +176,7 @@ def anchor_text(config: Config) -> str:
     else:
         listed = ", ".join(f"{point:,}" for point in points)
         reference = f"reference: re-anchored {len(points)} times, after {listed} updates"
-    written = -(-train.max_steps // train.save_updates)
+    written = -(-train.updates // train.save_updates)
     return (
         f"{reference}\ncheckpoints: {written}, one every {train.save_updates} updates and at the end; "
         f"the newest {train.keep_checkpoints} are kept"

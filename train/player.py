@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 from trl.models import unwrap_model_for_generation
@@ -30,11 +31,11 @@ def open_player(trainer: Any, experiment: Experiment, stats: RolloutStats) -> It
             ) as model,
             unsharded(model),
         ):
-            yield lambda episodes, keys: play(model, frame, episodes, keys, sampling, pool, stats)
+            yield partial(play, model, frame, sampling=sampling, pool=pool, stats=stats)
         return
     opened = _server_engine if trainer.vllm_mode == "server" else _colocated_engine
     with opened(trainer, experiment) as engine:
-        yield lambda episodes, keys: play_requests(engine, frame, episodes, keys, sampling, pool, stats)
+        yield partial(play_requests, engine, frame, sampling=sampling, pool=pool, stats=stats)
 
 
 def send_weights(trainer: Any) -> None:

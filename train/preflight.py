@@ -17,19 +17,16 @@ import pyarrow.parquet as pq
 
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.corpus.prepared import INDEX
-from sqale_grpo.env.prompts import load_prompts
 from sqale_grpo.rollout.policy_path import DEMO, is_adapter, resolve_policy
 from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.shape import check_corpus_size, is_main_process
 
 
 def check_prompts(config: Config) -> None:
     """ConfigError where ``env.prompts`` names no file of prompts."""
-    try:
-        load_prompts(config.env.prompts)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"env.prompts: {error}") from error
+    read_prompts(config.env.prompts)
 
 
 def check_built(config: Config) -> None:
@@ -99,7 +96,7 @@ def input_digests(config: Config, corpus: PreparedCorpus) -> dict[str, str]:
 
     Rows and not bytes: the same questions, prepared in other steps, may lie in another file.
     """
-    prompts = json.dumps(dataclasses.asdict(load_prompts(config.env.prompts)), sort_keys=True)
+    prompts = json.dumps(dataclasses.asdict(read_prompts(config.env.prompts)), sort_keys=True)
     rows = hashlib.blake2b(digest_size=16)
     for batch in pq.ParquetFile(corpus.directory / INDEX).iter_batches(4_096):
         for row in batch.to_pylist():

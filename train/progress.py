@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-from sqale_grpo.rollout.record import EPISODES, drop_episodes
+from sqale_grpo.rollout.record import drop_episodes
+from sqale_grpo.settings.run_folder import EPISODES
 
 METRICS = "metrics.jsonl"
 TIERS = ("equivalent", "executable", "parsable", "invalid")

@@ -1,6 +1,5 @@
 """A training run: from a checked configuration to the last checkpoint."""
 
-import dataclasses
 import os
 import warnings
 from dataclasses import dataclass
@@ -12,11 +11,10 @@ from rich.console import Console
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from sqale_grpo.demo.build import build_policy
-from sqale_grpo.rollout.policy import load_policy, load_tokenizer, resolve_policy
-from sqale_grpo.rollout.policy_path import DEMO
+from sqale_grpo.demo.initial import policy_path
+from sqale_grpo.rollout.policy import load_policy, load_tokenizer
 from sqale_grpo.settings.corpora import open_corpus
-from sqale_grpo.settings.keys import Config, CorpusConfig
+from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.run_folder import prepare_folder, run_folder
 from sqale_grpo.settings.shape import accumulation, is_main_process, launched_processes
 from sqale_grpo.train.anchor import with_adapters
@@ -38,7 +36,6 @@ from sqale_grpo.train.push import CheckpointPush
 from sqale_grpo.train.trackers import EpisodeTables, continue_run, tracker_callbacks
 from sqale_grpo.train.trainer import SqlGRPOTrainer
 
-POLICY_CACHE = "demo-policy"  # beside the prepared corpora
 PROJECT = "sqale-grpo"  # where trackers file a run; WANDB_PROJECT names another
 
 
@@ -48,19 +45,6 @@ class FinishedRun:
 
     folder: Path
     trainer: SqlGRPOTrainer
-
-
-def policy_path(config: Config, console: Console) -> str:
-    """Folder or Hub name of the initial policy; builds the demo policy where that is asked for."""
-    if config.model.path != DEMO:
-        return str(resolve_policy(config.model.path))
-    train_split = open_corpus(demo_corpus(config), "train")
-    return str(build_policy(config, train_split.directory, Path(config.corpus.prepared) / POLICY_CACHE, console.print))
-
-
-def demo_corpus(config: Config) -> Config:
-    """The same configuration over the plain demo corpus, from which the demo policy is made whatever trains on."""
-    return dataclasses.replace(config, corpus=CorpusConfig(name=DEMO, prepared=config.corpus.prepared))
 
 
 def set_up_libraries(config: Config) -> None:
@@ -86,7 +70,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
     return GRPOConfig(
         output_dir=str(folder),
         seed=config.seed,
-        max_steps=train.max_steps,
+        max_steps=train.updates,
         num_train_epochs=1,
         per_device_train_batch_size=micro_batch,
         gradient_accumulation_steps=steps,

@@ -11,9 +11,10 @@ from transformers import TrainerCallback
 from transformers.integrations import get_reporting_integration_callbacks
 
 from sqale_grpo.env.chance import rng
-from sqale_grpo.rollout.record import EPISODES, SCHEMA
+from sqale_grpo.rollout.record import SCHEMA
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten
+from sqale_grpo.settings.run_folder import EPISODES
 
 RUN_ID = "wandb_run_id"  # file in the run's folder
 SHOWN = 8  # episodes of a table

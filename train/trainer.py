@@ -20,9 +20,9 @@ from trl.trainer.utils import split_tensor_dict
 
 from sqale_grpo.reward import Outcome, RewardParts, ablated, with_agreement
 from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
-from sqale_grpo.rollout.record import EPISODES, turns_record, write_episodes
+from sqale_grpo.rollout.record import turns_record, write_episodes
 from sqale_grpo.rollout.tokens import RolloutStats
-from sqale_grpo.settings.run_folder import finish_checkpoint
+from sqale_grpo.settings.run_folder import EPISODES, finish_checkpoint
 from sqale_grpo.train.anchor import ReferenceAnchor, check_reference_adapter, load_reference, save_reference
 from sqale_grpo.train.experiment import Experiment
 from sqale_grpo.train.launch import save_launch
@@ -179,7 +179,7 @@ class SqlGRPOTrainer(GRPOTrainer):
         self._played = []
 
     def _episode_record(self, played: PlayedEpisode, advantage: float) -> dict[str, Any]:
-        question, outcome = played.world.question, played.outcome
+        question, outcome = played.group.question, played.outcome
         return {
             "update": self.state.global_step,
             "question_id": question.question_id,
@@ -191,7 +191,7 @@ class SqlGRPOTrainer(GRPOTrainer):
             "question": question.text,
             "gold_sql": question.gold_sql,
             "gold_tables": list(question.gold_tables),
-            "tables": list(played.world.tables),
+            "tables": list(played.group.tables),
             "gated": played.job.gated,
             "turns": turns_record(played.episode),
             "opened_tables": sorted(played.episode.opened_tables),

@@ -15,12 +15,12 @@ from sqale_grpo.env.prompts import load_prompts
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.evaluate.runner import choose_questions
 from sqale_grpo.rollout.chat import chat_frame
-from sqale_grpo.rollout.group import open_world
+from sqale_grpo.rollout.group import episode_settings, open_group
 from sqale_grpo.rollout.lockstep import play
-from sqale_grpo.rollout.tokens import Sampling
 from sqale_grpo.settings.corpora import open_corpus
 from sqale_grpo.settings.load import load_config
-from sqale_grpo.train.experiment import episode_settings
+from sqale_grpo.settings.of_run import run_evaluation_config
+from sqale_grpo.settings.sampling import Sampling
 from tests.agent.conftest import PROMPTS
 from tests.conftest import ROOT
 
@@ -59,35 +59,30 @@ def test_a_random_policy_plays_the_same_episodes_in_both(agent_module, tiny_mode
 @pytest.mark.slow
 def test_the_demo_policy_plays_200_test_questions_the_same_in_both(agent_module):
     """Schemas, questions and policy of the demo; the policy is built where it is not cached."""
-    from sqale_grpo.train.run import policy_path
+    from sqale_grpo.demo.initial import policy_path
 
     config = load_config([ROOT / "configs" / "demo.yaml"])
     corpus = open_corpus(config, "test")
     path = policy_path(config, Console(quiet=True))
-    section = config.evaluate
-    sampling = Sampling(
-        section.temperature, section.top_p, section.top_k, section.max_turn_tokens, section.max_episode_tokens
-    )
-    settings = episode_settings(config, section.tables, section.query_seconds)
+    asked = run_evaluation_config(config, "parity", path)
+    sampling, settings = asked.sampling.sampling(), episode_settings(asked, asked.schema)
     draw = (config.seed, 0)
     with ExitStack() as stack:
-        worlds = [
-            stack.enter_context(
-                open_world(corpus, index, draw, settings.mode, settings.sizes, settings.limits, settings.workers)
-            )
+        groups = [
+            stack.enter_context(open_group(corpus, index, draw, settings))
             for index in choose_questions(corpus, 200, config.seed)
         ]
-        keys = [key_int("tokens", *draw, world.question.question_id, 0) for world in worlds]
+        keys = [key_int("tokens", *draw, group.question.question_id, 0) for group in groups]
         asked = [
-            agent_module.AgentQuestion(world.question.text, world.database.path, world.question.evidence, key)
-            for world, key in zip(worlds, keys, strict=True)
+            agent_module.AgentQuestion(group.question.text, group.database.path, group.question.evidence, key)
+            for group, key in zip(groups, keys, strict=True)
         ]
         (model, frame), loaded = load(path), agent_module.transformers_generate(path)
         results = []
         # The policy submits all its answers within the demo's turns; with two it meets the final turn.
         for turns, count in ((settings.episode.tool_turns, 200), (2, 30)):
             limits = replace(settings.episode, tool_turns=turns)
-            episodes = [world.episode(limits, settings.prompts, False, True) for world in worlds[:count]]
+            episodes = [group.episode(replace(settings, episode=limits), False) for group in groups[:count]]
             with ThreadPoolExecutor(8) as pool:
                 played = [
                     tokens

@@ -44,7 +44,7 @@ def test_the_two_evaluations_are_those_that_the_configuration_asks_for(tmp_path)
     assert dataclasses.replace(after, **same) == before
     for asked in (before, after):
         check_evaluation(asked)
-        assert (asked.seed, asked.questions, asked.tables, asked.env.query_seconds) == (3, 200, "sampled", 30.0)
+        assert (asked.seed, asked.questions, asked.schema, asked.env.query_seconds) == (3, 200, "sampled", 30.0)
         assert (asked.local.dtype, asked.local.use_cpu, asked.sampling.max_turn_tokens) == ("float32", True, 96)
     # The shipped configuration of the demo's evaluation alone asks for the same, of seed 1.
     shipped = flatten(load_evaluation([ROOT / "configs" / "eval" / "demo.yaml"], ["seed=3"]))

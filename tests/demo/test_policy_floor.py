@@ -36,6 +36,6 @@ def test_the_finding_begins_with_the_policy_of_the_demo(corpus, monkeypatch):
     demo, finding = load_config([DEMO]), load_config([DEMO, FINDING])
     assert trace_sizes(demo) == trace_sizes(finding) == (4, 24)
     assert policy_key(demo, corpus) == policy_key(finding, corpus)
-    longer = load_config([DEMO, FINDING], ["policy.max_tables=null"])
+    longer = load_config([DEMO, FINDING], ["demo_policy.max_tables=null"])
     assert trace_sizes(longer) == (4, 64)
     assert policy_key(longer, corpus) != policy_key(demo, corpus)

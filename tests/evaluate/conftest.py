@@ -7,7 +7,7 @@ import torch
 
 from sqale_grpo.corpus import PreparedCorpus, prepare
 from sqale_grpo.demo.model import tiny_model, train_tokenizer
-from sqale_grpo.settings.keys import PolicyConfig
+from sqale_grpo.settings.keys import DemoPolicyConfig
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +29,8 @@ def tiny_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
     text = 'system user assistant SELECT count(*) FROM "shops" WHERE {"tool": "run_query", "args": {"sql": '
     tokenizer = train_tokenizer([text] * 4, 420)
-    tiny_model(PolicyConfig(hidden_size=32, head_dim=32, linear_head_dim=16), tokenizer, seed=3).save_pretrained(folder)
+    tiny_model(DemoPolicyConfig(hidden_size=32, head_dim=32, linear_head_dim=16), tokenizer, seed=3).save_pretrained(
+        folder
+    )
     tokenizer.save_pretrained(folder)
     return folder

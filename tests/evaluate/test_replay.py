@@ -8,8 +8,9 @@ from sqale_grpo.env.episode import Episode
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate.replay import find_episode
-from sqale_grpo.rollout.record import EPISODES, turns_record, write_episodes
+from sqale_grpo.rollout.record import turns_record, write_episodes
 from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.run_folder import EPISODES
 from tests.helpers.folders import write_evaluation
 from tests.helpers.programs import program
 from tests.helpers.rows import row

@@ -61,7 +61,7 @@ def test_the_oracle_is_right_on_real_questions(shared_data: Path, tmp_path: Path
     (source / "databases").symlink_to(shared_data / "databases")
     (source / "questions.jsonl").write_text("\n".join(lines[:: len(lines) // 500][:500]) + "\n")
     places = [f"corpus.source={source}", f"corpus.prepared={tmp_path / 'prepared'}"]
-    given = [*places, "corpus.name=jsonl", "corpus.split=train", "questions=500", "tables=full", "env.prompts=null"]
+    given = [*places, "corpus.name=jsonl", "corpus.split=train", "questions=500", "schema=full", "env.prompts=null"]
     config = load_evaluation([], [*given, "backend=oracle"])
     found = run(config, tmp_path / "oracle")
     assert found["equivalent"] == 1.0
@@ -132,9 +132,9 @@ def test_a_folder_of_another_configuration_is_refused(
     assert main(given) == 0
     assert main([*given, "env.workers=1"]) == 0, "what it runs on may change"
     capsys.readouterr()
-    assert main([*given, "tables=full"]) == 2
+    assert main([*given, "schema=full"]) == 2
     told = capsys.readouterr().err
-    assert "x belongs to another configuration: tables was 'sampled', is 'full'" in told and "name=" in told
+    assert "x belongs to another configuration: schema was 'sampled', is 'full'" in told and "name=" in told
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     assert main([*given[:-2], "name=other", given[-1]]) == 2
@@ -191,7 +191,7 @@ def test_a_dry_run_says_what_would_happen_and_writes_nothing(tmp_path: Path, cap
     assert main([*given, "--dry-run"]) == 0
     told = capsys.readouterr().out
     assert "sqale-grpo corpus prepare --corpus bird --source PATH --split test" in told
-    assert "200 questions x 1 = 200, tables sampled" in told and "(new)" in told
+    assert "200 questions x 1 = 200, schema sampled" in told and "(new)" in told
     assert not (tmp_path / "runs").exists()
     assert main([*given]) == 2
     assert "holds no prepared corpus" in capsys.readouterr().err

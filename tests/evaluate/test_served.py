@@ -23,14 +23,14 @@ from tests.conftest import ROOT
 
 # Trained for some seconds: it writes calls in plain ASCII, which text carries from and to a server as they are.
 SHORT = [
-    "policy.hidden_size=32",
-    "policy.head_dim=32",
-    "policy.linear_head_dim=16",
-    "policy.careful_traces=120",
-    "policy.imperfect_traces=10",
-    "policy.copy_max_steps=10",
-    "policy.clean_max_steps=120",
-    "policy.imperfect_steps=1",
+    "demo_policy.hidden_size=32",
+    "demo_policy.head_dim=32",
+    "demo_policy.linear_head_dim=16",
+    "demo_policy.careful_traces=120",
+    "demo_policy.imperfect_traces=10",
+    "demo_policy.copy_max_steps=10",
+    "demo_policy.clean_max_steps=120",
+    "demo_policy.imperfect_steps=1",
 ]
 
 

@@ -29,13 +29,13 @@ def runs(tmp_path):
     """A base policy, and one of three seeds whose third is not finished, at two sizes."""
     for size, base, seeds in (("gold", 10, (14, 18)), ("distractors:32", 6, (10, 14))):
         mark = size.replace(":", "-")
-        write_evaluation(tmp_path / f"base-{mark}", answers(base), model="base", tables=size)
+        write_evaluation(tmp_path / f"base-{mark}", answers(base), model="base", schema=size)
         for number, right in enumerate(seeds):
             model = f"runs/large-{number}/checkpoint-25"
-            write_evaluation(tmp_path / f"l{number}-{mark}", answers(right), model=model, group="large", tables=size)
+            write_evaluation(tmp_path / f"l{number}-{mark}", answers(right), model=model, group="large", schema=size)
         model = "runs/large-2/checkpoint-25"
         rows = answers(1, n=3)
-        write_evaluation(tmp_path / f"l2-{mark}", rows, finished=False, model=model, group="large", tables=size)
+        write_evaluation(tmp_path / f"l2-{mark}", rows, finished=False, model=model, group="large", schema=size)
     return tmp_path
 
 
@@ -73,7 +73,7 @@ def test_differences_are_paired_and_refuse_other_questions(runs, tmp_path, capsy
     table = tables.differences_table(evaluations)
     assert table.rows[0][:3] == ["large - base", "demo", "Gold tables only"]
     assert table.rows[0][3].startswith("30.0 [")
-    write_evaluation(tmp_path / "other", answers(5, n=19), model="other", tables="gold")
+    write_evaluation(tmp_path / "other", answers(5, n=19), model="other", schema="gold")
     found = tables.differences_table(tables.read_evaluations([runs / "base-gold", tmp_path / "other"]))
     assert found.rows[0][3] == "–"
     assert "different questions (1 of 20 only in the first, 0 of 19 only in the second, e.g. q19)" in found.notes[0]
@@ -102,7 +102,7 @@ def test_published_figures_stand_beside_the_same_model(tmp_path):
     model = str(run / "checkpoint-1800")
     write_evaluation(tmp_path / "e" / "trained", answers(12, **changes), model=model, benchmark="sqale")
     write_evaluation(tmp_path / "e" / "untrained", answers(7, **changes), model="Qwen/Qwen3.5-2B", benchmark="sqale")
-    write_evaluation(tmp_path / "e" / "gold", answers(15, **changes), model=model, benchmark="sqale", tables="gold")
+    write_evaluation(tmp_path / "e" / "gold", answers(15, **changes), model=model, benchmark="sqale", schema="gold")
     found = tables.all_tables(tables.read_evaluations([tmp_path / "e"]))
     by_name = {table.name: table for table in found}
     assert ["… published: MSQaLe", "66.3", "–"] in by_name["benchmarks"].rows
@@ -171,7 +171,7 @@ def test_the_command_prints_and_writes_everything(runs, tmp_path, capsys, monkey
     page = (out / "tables.md").read_text()
     assert "| Gold tables only | 50.0 (75.0) [29.9, 70.1] |" in page
     records = list(csv.DictReader(io.StringIO((out / "schema_size_demo.csv").read_text())))
-    assert {"policy", "tables", "metric", "value", "low", "high", "seeds", "n"} <= set(records[0])
+    assert {"policy", "schema", "metric", "value", "low", "high", "seeds", "n"} <= set(records[0])
     assert float(records[0]["value"]) == 0.5
     plots = sorted(path.name for path in out.glob("*.svg"))
     assert plots == ["accuracy_by_size_demo.svg", "compute_demo.svg", "recall_by_size_demo.svg"]
@@ -243,6 +243,14 @@ def test_sizes_are_in_the_order_of_the_schema(runs):
 
 
 def test_a_benchmark_that_was_not_played_at_the_tables_size_has_no_empty_column(tmp_path):
-    write_evaluation(tmp_path / "a", answers(5), benchmark="bird", tables="full")
-    write_evaluation(tmp_path / "b", answers(5), benchmark="demo", tables="sampled")
+    write_evaluation(tmp_path / "a", answers(5), benchmark="bird", schema="full")
+    write_evaluation(tmp_path / "b", answers(5), benchmark="demo", schema="sampled")
     assert tables.benchmark_table(tables.read_evaluations([tmp_path])).head == ["Policy", "BIRD dev"]
+
+
+def test_an_evaluation_of_an_earlier_version_names_the_new_key(tmp_path):
+    folder = write_evaluation(tmp_path / "a", answers(5))
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("schema:", "tables:"))
+    with pytest.raises(ConfigError, match=r"config\.yaml: tables is now schema"):
+        tables.read_evaluations([tmp_path])

@@ -15,7 +15,7 @@ def write_evaluation(
     folder: Path, rows: Sequence[dict[str, Any]], finished: bool = True, failed: int = 0, **config: Any
 ) -> Path:
     """An evaluation's folder with these rows; ``config`` are keys of its configuration."""
-    stated = {"model": "some/model", "backend": "transformers", "tables": "full", "benchmark": "demo", **config}
+    stated = {"model": "some/model", "backend": "transformers", "schema": "full", "benchmark": "demo", **config}
     stated.setdefault("corpus", {"name": stated["benchmark"]})
     folder.mkdir(parents=True)
     (folder / CONFIG).write_text(yaml.safe_dump(stated))

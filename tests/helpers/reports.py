@@ -13,7 +13,7 @@ from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.reward import score_group
 from sqale_grpo.rollout.record import turns_record, write_episodes
 from sqale_grpo.sampler import open_episode_database
-from sqale_grpo.settings.keys import Config, CorpusConfig, CurriculumConfig, TrainConfig
+from sqale_grpo.settings.keys import Config, CurriculumConfig, TrainConfig, TrainCorpusConfig
 from sqale_grpo.settings.load import save_config
 from sqale_grpo.train.metrics import update_metrics
 
@@ -61,12 +61,12 @@ def make_source(folder: Path) -> Path:
 
 def make_config(folder: Path, name: str, **train: Any) -> Config:
     """A run over the prepared questions in ``folder``: 2 questions x 4 candidates an update."""
-    train = {"questions_per_update": 2, "candidates": 4, "max_steps": 8, "anchor_updates": 3, **train}
+    train = {"questions_per_update": 2, "candidates": 4, "updates": 8, "anchor_updates": 3, **train}
     return dataclasses.replace(
         Config(),
         name=name,
         output=str(folder / "runs"),
-        corpus=CorpusConfig(name="jsonl", prepared=str(folder / "prepared")),
+        corpus=TrainCorpusConfig(name="jsonl", prepared=str(folder / "prepared")),
         curriculum=CurriculumConfig(warmup_updates=2, ramp_updates=4, gate_updates=3),
         train=TrainConfig(**train),
     )

@@ -12,13 +12,13 @@ from tests.helpers.launch import Starter
 
 # Warm-started just enough to write calls, many of which parse: rewards differ within a group, so gradients are not 0.
 SMALL = [
-    "policy.careful_traces=150",
-    "policy.clean_max_steps=160",
-    "policy.imperfect_traces=60",
-    "policy.imperfect_steps=30",
-    "policy.copy_max_steps=150",
-    "policy.head_dim=64",
-    "policy.floor=0",
+    "demo_policy.careful_traces=150",
+    "demo_policy.clean_max_steps=160",
+    "demo_policy.imperfect_traces=60",
+    "demo_policy.imperfect_steps=30",
+    "demo_policy.copy_max_steps=150",
+    "demo_policy.head_dim=64",
+    "demo_policy.floor=0",
     "rollout.temperature=0.7",
     "train.questions_per_update=3",
     "train.candidates=4",

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen3_5ForCausalLM
 
 from sqale_grpo.demo.model import tiny_model, train_tokenizer
-from sqale_grpo.settings.keys import PolicyConfig
+from sqale_grpo.settings.keys import DemoPolicyConfig
 from tests.helpers.launch import Starter
 
 
@@ -32,7 +32,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 @pytest.fixture(scope="session")
 def random_policy(tokenizer: PreTrainedTokenizerFast) -> Qwen3_5ForCausalLM:
     """Both layer types, random weights, in float32."""
-    return tiny_model(PolicyConfig(hidden_size=32, head_dim=32, linear_head_dim=16), tokenizer, seed=3).eval()
+    return tiny_model(DemoPolicyConfig(hidden_size=32, head_dim=32, linear_head_dim=16), tokenizer, seed=3).eval()
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +74,7 @@ def quick(
         "train.questions_per_update=2",
         "train.candidates=2",
         "train.micro_batch=4",
-        "train.max_steps=2",
+        "train.updates=2",
         "env.tool_turns=1",
         "rollout.max_turn_tokens=8",
         "rollout.max_episode_tokens=2000",

@@ -10,7 +10,7 @@ import pytest
 from sqale_grpo.curriculum import MixtureSchedule
 from sqale_grpo.report.alarms import alarms
 from sqale_grpo.report.charts import chart_data
-from sqale_grpo.report.counts import Group, Reader, count_file
+from sqale_grpo.report.counts import CountReader, RecordedGroup, count_file
 from sqale_grpo.report.curves import Curves, is_papers_run, planned, run_curves
 from sqale_grpo.report.episodes import choose_groups
 from sqale_grpo.report.folders import RunFolder, open_folder
@@ -36,7 +36,7 @@ def test_rates_agree_with_what_the_trainer_logged(run: Path) -> None:
 
 
 def test_a_file_is_read_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = Reader()
+    reader = CountReader()
     files = sorted((run / "episodes").glob("*.parquet"))
     first, _ = reader.counts(files[:4])
     monkeypatch.setattr("sqale_grpo.report.counts.count_file", lambda path: pytest.fail(f"{path} is read again"))
@@ -57,7 +57,7 @@ def test_published_levels_come_with_the_papers_run_alone() -> None:
     bird = load_config([recipe, ROOT / "configs" / "corpus" / "bird.yaml"])
     demo = load_config([ROOT / "configs" / "demo.yaml"])
     assert [is_papers_run(config) for config in (papers, bird, demo, None)] == [True, False, False, False]
-    short = dataclasses.replace(papers, train=dataclasses.replace(papers.train, max_steps=100))
+    short = dataclasses.replace(papers, train=dataclasses.replace(papers.train, updates=100))
     assert not is_papers_run(short)
     curves = Curves([0, 1], 288, {"tool_calls": [6.0, 6.1], "equivalent": [0.1, 0.12]})
     shape = {chart["key"]: chart for chart in chart_data([("a", curves, True)])}["shape"]
@@ -127,7 +127,7 @@ def test_a_sample_holds_whole_groups_of_all_times_and_outcomes() -> None:
     # Groups without one right answer are one in fifty.
     rare = {(update, 0) for update in range(0, 600, 3)}
     groups = [
-        Group(Path(f"{u}"), 8 * n, u, f"q{u}.{n}", (tiers[3] if (u, n) in rare else tiers[0],) * 8)
+        RecordedGroup(Path(f"{u}"), 8 * n, u, f"q{u}.{n}", (tiers[3] if (u, n) in rare else tiers[0],) * 8)
         for u in range(600)
         for n in range(18)
     ]

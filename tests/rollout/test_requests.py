@@ -12,7 +12,8 @@ from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.rollout.chat import chat_frame
 from sqale_grpo.rollout.lockstep import play
 from sqale_grpo.rollout.requests import Completion, play_requests
-from sqale_grpo.rollout.tokens import RolloutStats, Sampling
+from sqale_grpo.rollout.tokens import RolloutStats
+from sqale_grpo.settings.sampling import Sampling
 from tests.conftest import ROOT
 
 PROMPTS = load_prompts(ROOT / "configs" / "prompts" / "demo.json")

@@ -3,7 +3,7 @@
 import torch
 
 from sqale_grpo.rollout.sampling import Uniforms, sample, truncate
-from sqale_grpo.rollout.tokens import Sampling
+from sqale_grpo.settings.sampling import Sampling
 
 
 def test_frequencies_follow_the_softmax_at_the_temperature():

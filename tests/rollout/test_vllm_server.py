@@ -14,10 +14,10 @@ import sqale_grpo.rollout.vllm_server as vllm_server
 import sqale_grpo.train.backend_check as backend_check
 from sqale_grpo.rollout.concurrent import ConcurrentEngine
 from sqale_grpo.rollout.requests import Completion
-from sqale_grpo.rollout.tokens import Sampling
 from sqale_grpo.rollout.vllm_server import ServerError, ask, server_engine
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config
+from sqale_grpo.settings.sampling import Sampling
 from sqale_grpo.train.backend_check import check_backend
 from sqale_grpo.train.player import send_weights
 from tests.helpers.programs import program

@@ -88,7 +88,7 @@ def _chi_square(counts: object) -> float:
     return sum((count - expected) ** 2 / expected for count in observed)
 
 
-def test_modes() -> None:
+def test_schemas() -> None:
     graph = make_graph({f"t{number}": [f"t{max(number - 1, 0)}"] for number in range(80)})
     gold = ["T3", "t40", "t3"]
     assert sorted(select_tables(graph, gold, "gold", random.Random(0))) == ["t3", "t40"]
@@ -109,9 +109,9 @@ def test_bad_input_is_named() -> None:
     graph = make_graph({"a": []})
     with pytest.raises(ValueError, match="gold table 'ghost' is not in the schema"):
         choose_tables(graph, ["ghost"], 4, random.Random(0))
-    for mode in ("everything", "distractors", "distractors:", "distractors:-1"):
-        with pytest.raises(ValueError, match=f"unknown table mode '{mode}'"):
-            select_tables(graph, ["a"], mode, random.Random(0))
+    for schema in ("everything", "distractors", "distractors:", "distractors:-1"):
+        with pytest.raises(ValueError, match=f"unknown schema '{schema}'"):
+            select_tables(graph, ["a"], schema, random.Random(0))
     with pytest.raises(ValueError, match="low <= high"):
         select_tables(graph, ["a"], "sampled", random.Random(0), 9, 4)
 

@@ -1,4 +1,4 @@
-"""Large real schemas have their known graphs; gold queries have the same rows in every table mode as on the whole."""
+"""Large real schemas have their known graphs; gold queries have the same rows in every schema as on the whole."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.sampler import open_episode_database, select_tables
 from tests.helpers.databases import catalog, contents, rows
 
-MODES = ("sampled", "gold", "distractors:32", "full")
+SCHEMAS = ("sampled", "gold", "distractors:32", "full")
 QUESTIONS = 2000
 
 # Tables and declared foreign keys, as the hand-over of the schemas counts them.
@@ -54,7 +54,7 @@ def test_large_schemas_have_their_tables_keys_and_join_paths(shared_data: Path, 
         assert graph.join_path(a, b) == expected
 
 
-def test_gold_rows_are_the_same_in_every_mode(shared_data: Path) -> None:
+def test_gold_rows_are_the_same_in_every_schema(shared_data: Path) -> None:
     questions = [json.loads(line) for line in (shared_data / "questions.jsonl").read_text().splitlines()]
     checked = 0
     for question in questions[:: len(questions) // QUESTIONS][:QUESTIONS]:
@@ -62,10 +62,10 @@ def test_gold_rows_are_the_same_in_every_mode(shared_data: Path) -> None:
         graph = SchemaGraph.from_file(source)
         gold = gold_tables(question["sql"], graph.tables)
         expected = rows(source, question["sql"])
-        for mode in MODES:
-            tables = select_tables(graph, gold, mode, rng("tables", 0, 0, question["question_id"]))
+        for schema in SCHEMAS:
+            tables = select_tables(graph, gold, schema, rng("tables", 0, 0, question["question_id"]))
             with open_episode_database(source, tables) as database:
-                assert rows(database.path, question["sql"]) == expected, (question["question_id"], mode)
+                assert rows(database.path, question["sql"]) == expected, (question["question_id"], schema)
         checked += 1
     assert checked == QUESTIONS
 

@@ -18,7 +18,8 @@ from tests.conftest import ROOT
         ("server.uri=x", ["did you mean 'server.url'?"]),
         ("backend=tgi", ["backend must be one of transformers, vllm, openai, oracle"]),
         ("questions=0", ["questions must be at least 1"]),
-        ("tables=half", ["tables must be sampled, gold, distractors:N or full, not 'half'"]),
+        ("schema=half", ["schema must be gold, distractors:N, full or sampled, not 'half'"]),
+        ("tables=gold", ["override 'tables=gold': tables is now schema"]),
         ("name=a/b", ["name must be a folder name, not 'a/b'"]),
         ("model=''", ["model is empty"]),
         ("env.query_seconds=40", ["reward.gold_seconds (30) must not be under env.query_seconds (40)"]),
@@ -46,7 +47,7 @@ def test_greedy_candidates_would_repeat_one_episode():
     [
         (["model=Qwen/Qwen3.5-2B"], "qwen3.5-2b-sqale-full"),
         (
-            ["model=runs/demo-seed1/checkpoint-25", "tables=distractors:32"],
+            ["model=runs/demo-seed1/checkpoint-25", "schema=distractors:32"],
             "demo-seed1-checkpoint-25-sqale-distractors-32",
         ),
         (["model=runs/x/", "benchmark=mine"], "x-mine-full"),

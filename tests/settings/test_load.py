@@ -18,10 +18,10 @@ RECIPE = ROOT / "configs" / "recipe.yaml"
 
 def test_later_files_and_overrides_win(tmp_path: Path) -> None:
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
-    first.write_text("seed: 1\ntrain:\n  max_steps: 10\n  beta: 0.1\n")
-    second.write_text("train:\n  max_steps: 20\n")
+    first.write_text("seed: 1\ntrain:\n  updates: 10\n  beta: 0.1\n")
+    second.write_text("train:\n  updates: 20\n")
     config = load_config([first, second], ["train.learning_rate=2e-5", "corpus.difficulties=[simple]"])
-    assert (config.seed, config.train.max_steps, config.train.beta) == (1, 20, 0.1)
+    assert (config.seed, config.train.updates, config.train.beta) == (1, 20, 0.1)
     assert config.train.learning_rate == 2e-5
     assert config.corpus.difficulties == ["simple"]
     assert config.train.candidates == Config().train.candidates
@@ -33,21 +33,24 @@ def test_lists_are_replaced_whole() -> None:
 
 
 def test_interpolation_is_resolved() -> None:
-    assert load_config([DEMO], ["policy.seed=${seed}", "seed=7"]).policy.seed == 7
+    assert load_config([DEMO], ["demo_policy.seed=${seed}", "seed=7"]).demo_policy.seed == 7
 
 
 @pytest.mark.parametrize(
     ("override", "words"),
     [
         ("train.lerning_rate=1", ["train.lerning_rate", "did you mean 'train.learning_rate'?"]),
-        ("max_steps=3", ["max_steps", "did you mean 'train.max_steps'?"]),
+        ("updates=3", ["updates", "did you mean 'train.updates'?"]),
         ("seed.x=3", ["seed", "must be int"]),
         ("nothing=3", ["nothing", "the sections are name, seed"]),
-        ("train.zzz.a=3", ["train.zzz", "the keys of 'train' are questions_per_update"]),
+        ("train.zzz.a=3", ["train.zzz", "the keys of 'train' are threads, use_cpu, questions_per_update"]),
+        ("train.max_steps=3", ["override 'train.max_steps=3': train.max_steps is now train.updates"]),
+        ("evaluate.tables=gold", ["evaluate.tables is now evaluate.schema"]),
+        ("policy.floor=0.2", ["policy is now demo_policy"]),
         ("train=3", ["'train' is a section of keys, not a value"]),
-        ("train.max_steps=1.5", ["train.max_steps must be int, not 1.5"]),
-        ("train.max_steps=null", ["train.max_steps must be int, not None"]),
-        ("train.max_steps=0", ["train.max_steps must be at least 1, not 0"]),
+        ("train.updates=1.5", ["train.updates must be int, not 1.5"]),
+        ("train.updates=null", ["train.updates must be int, not None"]),
+        ("train.updates=0", ["train.updates must be at least 1, not 0"]),
         ("train.beta=nan", ["train.beta must be a finite number"]),
         ("train.learning_rate=0", ["train.learning_rate must be above 0"]),
         ("evaluate.top_p=1.1", ["evaluate.top_p must be at most 1"]),
@@ -59,13 +62,13 @@ def test_interpolation_is_resolved() -> None:
         ("sampler.max_tables=2", ["sampler.max_tables (2) must not be under sampler.min_tables (4)"]),
         ("env.query_seconds=40", ["reward.gold_seconds (30) must not be under env.query_seconds (40)"]),
         ("rollout.max_episode_tokens=10", ["must be over rollout.max_turn_tokens"]),
-        ("evaluate.tables=distractors", ["evaluate.tables must be sampled, gold, distractors:N or full"]),
-        ("policy.layers=lx", ["policy.layers must be a word of the letters l and f"]),
+        ("evaluate.schema=distractors", ["evaluate.schema must be gold, distractors:N, full or sampled"]),
+        ("demo_policy.layers=lx", ["demo_policy.layers must be a word of the letters l and f"]),
         ("name=a/b", ["name must be a plain folder name"]),
         ("seed=${nope}", ["cannot be resolved", "nope"]),
-        ("train.max_steps", ["has not the form section.key=value"]),
+        ("train.updates", ["has not the form section.key=value"]),
         ("=3", ["has not the form section.key=value"]),
-        ("train.max_steps=[1", ["cannot be read"]),
+        ("train.updates=[1", ["cannot be read"]),
     ],
 )
 def test_wrong_override_is_one_sentence(override: str, words: list[str]) -> None:
@@ -79,9 +82,10 @@ def test_wrong_override_is_one_sentence(override: str, words: list[str]) -> None
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("train:\n  max_step: 3\n", ["unknown key 'train.max_step'", "did you mean 'train.max_steps'?"]),
-        ("train:\n  max_steps: many\n", ["train.max_steps must be int, not 'many'"]),
-        ("train:\n  max_steps: -1\n", ["train.max_steps must be at least 1"]),
+        ("train:\n  updatez: 3\n", ["unknown key 'train.updatez'", "did you mean 'train.updates'?"]),
+        ("train:\n  max_steps: 3\n", ["train.max_steps is now train.updates"]),
+        ("train:\n  updates: many\n", ["train.updates must be int, not 'many'"]),
+        ("train:\n  updates: -1\n", ["train.updates must be at least 1"]),
         ("- 1\n", ["holds no mapping"]),
         ("a: [1\n", ["is no valid YAML"]),
         ("seed: 1\nseed: 2\n", ["is no valid YAML", "seed"]),
@@ -130,18 +134,18 @@ def test_resume_names_every_key_that_differs() -> None:
     check_resume(
         saved, flatten(load_config([DEMO], ["train.keep_checkpoints=9", "train.micro_batch=2"])), "checkpoint-5"
     )
-    changed = flatten(load_config([DEMO], ["train.max_steps=99", "sampler.max_tables=30"]))
+    changed = flatten(load_config([DEMO], ["train.updates=99", "sampler.max_tables=30"]))
     with pytest.raises(ConfigError) as error:
         check_resume(saved, changed, "checkpoint-5")
     text = str(error.value)
     assert text.startswith("checkpoint-5 belongs to another configuration")
-    assert f"train.max_steps was {saved['train.max_steps']}, is 99" in text
+    assert f"train.updates was {saved['train.updates']}, is 99" in text
     assert f"sampler.max_tables was {saved['sampler.max_tables']}, is 30" in text
     assert "another name=" in text and "keep_checkpoints" not in text
 
 
 def test_every_key_states_its_source_and_meaning() -> None:
-    from sqale_grpo.settings.keys import SOURCES
+    from sqale_grpo.settings.sections import SOURCES
 
     for name, field in known_keys().items():
         assert field.metadata["source"] in SOURCES, name
@@ -185,7 +189,7 @@ def test_every_line_of_the_recipe_cites_its_keys_source() -> None:
 def test_recipe_is_the_papers_run() -> None:
     train = load_config([RECIPE]).train
     assert train.questions_per_update * train.candidates == 144
-    assert (train.max_steps, train.anchor_updates, train.learning_rate) == (1800, 111, 1e-5)
+    assert (train.updates, train.anchor_updates, train.learning_rate) == (1800, 111, 1e-5)
     assert (train.loss_type, train.loss_constant, train.scale_rewards) == ("dr_grpo", 1024, "none")
 
 

@@ -50,7 +50,7 @@ def test_the_corpora_sweep_is_one_recipe_on_three_corpora():
     ]
     assert runs[4].name == "bird-seed43" and runs[4].folder == Path("runs/bird-seed43")
     assert {run.config.curriculum.strength for run in runs} == {1.0, 0.0, 0.5}
-    assert all(run.config.train.max_steps == 1_800 and not run.config.train.log_to for run in runs)
+    assert all(run.config.train.updates == 1_800 and not run.config.train.log_to for run in runs)
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, None], ids=lambda path: path.name if path else "odd values")

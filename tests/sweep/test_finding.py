@@ -17,7 +17,7 @@ from sqale_grpo.env.program import run_program
 from tests.conftest import ROOT
 
 TINY = [
-    "train.max_steps=2",
+    "train.updates=2",
     "train.questions_per_update=2",
     "train.candidates=2",
     "train.micro_batch=2",

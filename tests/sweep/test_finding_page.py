@@ -14,7 +14,7 @@ from sqale_grpo.sweep.finding_page import (
     BEGIN,
     END,
     SIZES,
-    Results,
+    FindingResults,
     ablation_table,
     pairs_table,
     read_results,
@@ -39,7 +39,7 @@ def evaluated(folder: Path, policy: str, right: int) -> None:
     for size in SIZES:
         place = folder / "evaluations" / size.replace(":", "-")
         write_evaluation(
-            place, answers(right), model=str(folder / "checkpoint-2"), group=policy, tables=size, benchmark="demo_large"
+            place, answers(right), model=str(folder / "checkpoint-2"), group=policy, schema=size, benchmark="demo_large"
         )
 
 
@@ -57,12 +57,12 @@ def make_run(output: Path, config: str, seed: int | None, right: int | None) -> 
         (folder / "metrics.jsonl").write_text(2 * (json.dumps(line) + "\n"))
         evaluated(folder, Path(config).stem.removeprefix("demo_"), right)
     parameters = {"config": config, **({"seed": seed} if seed else {})}
-    settings = Config(name=name, output=str(output), seed=seed or 1, train=TrainConfig(max_steps=2))
+    settings = Config(name=name, output=str(output), seed=seed or 1, train=TrainConfig(updates=2))
     return SweepRun(parameters, ("python", "-m", "sqale_grpo.train", f"config={config}"), settings)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Results:
+def results(tmp_path_factory) -> FindingResults:
     """A base policy, two seeds of two corpora, a third seed of ``large`` that failed, and two ablations, one failed."""
     output = tmp_path_factory.mktemp("finding")
     evaluated(output / "base", "base", 5)
@@ -74,7 +74,7 @@ def results(tmp_path_factory) -> Results:
     runs.insert(2, make_run(output, "configs/corpus/demo_large.yaml", 3, None))
     runs.append(make_run(output, "configs/ablation/no_gate.yaml", None, 12))
     runs.append(make_run(output, "configs/ablation/no_anchor.yaml", None, None))
-    return Results(runs, output, "demo_large")
+    return FindingResults(runs, output, "demo_large")
 
 
 def test_figures_are_means_over_the_runs_that_finished(results):
@@ -105,7 +105,7 @@ def test_an_ablation_of_another_seed_is_held_against_none(results, tmp_path):
     runs = [make_run(tmp_path, "configs/corpus/demo_large.yaml", seed, 14) for seed in (2, 3)]
     runs.append(make_run(tmp_path, "configs/ablation/no_gate.yaml", None, 12))  # of seed 1
     evaluated(tmp_path / "base", "base", 5)
-    table = ablation_table(Results(runs, tmp_path, "demo_large"))
+    table = ablation_table(FindingResults(runs, tmp_path, "demo_large"))
     assert table.rows == [["no gate", "–", "–", "–"]] and "no run of large has its seed 1" in table.notes[0]
 
 
@@ -114,7 +114,7 @@ def test_what_an_earlier_policy_answered_is_no_figure_of_a_run_that_failed_since
     evaluated(tmp_path / "base", "base", 5)
     shutil.rmtree(runs[1].folder / "checkpoint-2")
     (runs[1].folder / FAILURE).write_text("exit status 1: error: out of luck")
-    results = Results(runs, tmp_path, "demo_large")
+    results = FindingResults(runs, tmp_path, "demo_large")
     assert size_table(results).rows[2][2].startswith("70.0 (75.0) [")
     assert list(run_lines(results))[2]["evaluations"] == {}
 
@@ -161,4 +161,4 @@ def test_the_data_have_a_line_a_run(results):
 def test_a_sweep_that_chooses_no_corpus_is_refused(results):
     run = SweepRun({"seed": 1}, ("python", "-m", "sqale_grpo.train", "configs/demo.yaml"), Config(name="seed1"))
     with pytest.raises(ConfigError, match="seed1: the sweep must choose a corpus"):
-        size_table(Results([run], results.output, "demo_large"))
+        size_table(FindingResults([run], results.output, "demo_large"))

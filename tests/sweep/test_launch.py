@@ -20,7 +20,7 @@ DONE = "mkdir -p {folder}/checkpoint-1 && touch {folder}/checkpoint-1/complete"
 
 
 def run_of(folder: Path, name: str, script: str) -> SweepRun:
-    config = Config(name=name, output=str(folder), train=TrainConfig(max_steps=1))
+    config = Config(name=name, output=str(folder), train=TrainConfig(updates=1))
     return SweepRun({"name": name}, ("sh", "-c", script.format(folder=folder / name)), config)
 
 

@@ -61,7 +61,7 @@ def record(seed: int, corpus: str, state: str, value: float) -> dict:
     found |= {
         "state": state,
         "updates": 3,
-        "max_steps": 4,
+        "planned_updates": 4,
         "error": "exit status 2: error: a|b" if state == "failed" else "",
     }
     if state == "finished":

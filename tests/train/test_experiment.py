@@ -9,9 +9,10 @@ from transformers import PreTrainedTokenizerBase
 
 from sqale_grpo.corpus import PreparedCorpus, prepare
 from sqale_grpo.env.sandbox import default_pool
+from sqale_grpo.rollout.group import episode_settings
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config
-from sqale_grpo.train.experiment import episode_settings, make_experiment
+from sqale_grpo.train.experiment import make_experiment
 from sqale_grpo.train.preflight import check_inputs
 
 
@@ -64,10 +65,10 @@ def test_a_resume_meets_the_questions_that_the_run_began_with(corpus: PreparedCo
 
 def test_the_environments_keys_reach_the_episodes() -> None:
     overrides = ["env.workers=3", "env.max_rows=7", "env.memory_mb=64", "env.tool_turns=2", "env.cell_chars=9"]
-    settings = episode_settings(load_config([], overrides), "full", 2.5)
+    settings = episode_settings(load_config([], [*overrides, "env.query_seconds=2.5"]), "full")
     assert settings.workers.homes == 3
     assert (settings.limits.seconds, settings.limits.rows, settings.limits.memory_mb) == (2.5, 7, 64)
     assert (settings.episode.tool_turns, settings.episode.cell_chars) == (2, 9)
-    again = episode_settings(load_config([], ["env.workers=3"]), "sampled", 30.0)
+    again = episode_settings(load_config([], ["env.workers=3"]), "sampled")
     assert again.workers is settings.workers
-    assert episode_settings(load_config([]), "sampled", 5.0).workers is default_pool()
+    assert episode_settings(load_config([]), "sampled").workers is default_pool()

@@ -7,7 +7,7 @@ import torch
 from trl.trainer.utils import add_fused_lm_head
 
 from sqale_grpo.demo.model import tiny_model
-from sqale_grpo.settings.keys import PolicyConfig
+from sqale_grpo.settings.keys import DemoPolicyConfig
 from sqale_grpo.train.log_probs import written_log_probs
 
 LENGTHS = [(5, 9), (2, 3), (7, 1), (4, 12), (3, 6)]  # prompt and completion tokens
@@ -15,7 +15,7 @@ LENGTHS = [(5, 9), (2, 3), (7, 1), (4, 12), (3, 6)]  # prompt and completion tok
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 9])
 def test_every_written_token_gets_the_forward_pass_value(tokenizer, rows):
-    model = tiny_model(PolicyConfig(hidden_size=32, head_dim=32, linear_head_dim=16), tokenizer, seed=4).eval()
+    model = tiny_model(DemoPolicyConfig(hidden_size=32, head_dim=32, linear_head_dim=16), tokenizer, seed=4).eval()
     generator = torch.Generator().manual_seed(1)
     width, room = max(p for p, _ in LENGTHS), max(c for _, c in LENGTHS)
     ids = torch.randint(5, len(tokenizer), (len(LENGTHS), width + room), generator=generator)

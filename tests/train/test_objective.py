@@ -27,7 +27,7 @@ def trained(quick, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         folder = tmp_path_factory.mktemp("objective")
-        words = [*quick, "name=objective", f"output={folder}", "train.max_steps=1", "train.micro_batch=2"]
+        words = [*quick, "name=objective", f"output={folder}", "train.updates=1", "train.micro_batch=2"]
         trainer = run(load_words([*words, "train.loss_constant=1024"])).trainer
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():

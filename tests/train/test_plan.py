@@ -10,7 +10,7 @@ from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.settings.shape import accumulation, batch_shape, check_corpus_size
 from sqale_grpo.train.memory import GIB, memory_parts
-from sqale_grpo.train.plan import CARD_GIB, anchors, learning_rate, natural_shares, turning_points, warmup_steps
+from sqale_grpo.train.plan import CARD_GIB, anchors, learning_rate, turning_points, warmup_steps
 from tests.helpers.programs import program
 
 main = program("train")
@@ -52,10 +52,10 @@ def test_learning_rate_is_that_of_transformers(kind: str) -> None:
     import torch
     from transformers import get_scheduler
 
-    config = load_config([RECIPE], ["train.max_steps=40", "train.warmup_ratio=0.1", f"train.lr_scheduler={kind}"])
+    config = load_config([RECIPE], ["train.updates=40", "train.warmup_ratio=0.1", f"train.lr_scheduler={kind}"])
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=config.train.learning_rate)
-    scheduler = get_scheduler(kind, optimizer, warmup_steps(config), config.train.max_steps)
-    for update in range(config.train.max_steps):
+    scheduler = get_scheduler(kind, optimizer, warmup_steps(config), config.train.updates)
+    for update in range(config.train.updates):
         assert learning_rate(config, update) == pytest.approx(scheduler.get_last_lr()[0], rel=1e-9, abs=1e-18)
         optimizer.step()
         scheduler.step()
@@ -67,13 +67,13 @@ def test_the_recipe_turns_where_the_paper_says() -> None:
     assert list(anchors(config))[:2] == [111, 222]
     assert len(anchors(config)) == 16
     assert warmup_steps(config) == 90
-    assert natural_shares(config) == (0.5, 0.3, 0.15, 0.05)
+    assert config.curriculum.natural_shares() == (0.5, 0.3, 0.15, 0.05)
     assert list(anchors(load_config([RECIPE], ["train.anchor_updates=0"]))) == []
 
 
 def test_a_short_run_has_points_inside_it() -> None:
-    assert turning_points(load_config([RECIPE], ["train.max_steps=30"])) == [0, 29]
-    assert turning_points(load_config([RECIPE], ["train.max_steps=1"])) == [0]
+    assert turning_points(load_config([RECIPE], ["train.updates=30"])) == [0, 29]
+    assert turning_points(load_config([RECIPE], ["train.updates=1"])) == [0]
 
 
 def total_gib(overrides: list[str], strategy: str = "single", gpus: int = 1) -> float:
@@ -135,7 +135,7 @@ def test_dry_run_prints_the_plan_without_torch() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([str(DEMO), "train.max_steps=none"], "train.max_steps must be int"),
+        ([str(DEMO), "train.updates=none"], "train.updates must be int"),
         ([], "no config file given"),
         ([str(DEMO), "configs/other.yaml"], "no config file at configs/other.yaml"),
         ([str(DEMO), "corpus.name=jsonl", "corpus.source=/nowhere"], "/nowhere"),
@@ -164,5 +164,5 @@ def test_a_launch_that_does_not_divide_is_refused(
 
 
 def test_overrides_may_stand_after_options(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(DEMO), "--dry-run", "train.max_steps=12"]) == 0
-    assert "max_steps: 12" in capsys.readouterr().out
+    assert main([str(DEMO), "--dry-run", "train.updates=12"]) == 0
+    assert "updates: 12" in capsys.readouterr().out

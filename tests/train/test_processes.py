@@ -36,10 +36,10 @@ SCORED = ("sql", "tier", "f1", "join_share", "error", "ended_by", "opened_tables
 @pytest.fixture(scope="module")
 def recipe(starter: Starter, work: Path) -> list[str]:
     """Overrides of all runs here: a full checkpoint around the small warm-started policy."""
-    train(starter, work, "maker", *SHORT, "train.max_steps=1")  # prepares corpus and policy where no other test did
+    train(starter, work, "maker", *SHORT, "train.updates=1")  # prepares corpus and policy where no other test did
     policy = next((work / "prepared" / "demo-policy").glob("*/config.json")).parent
     full = with_vision_tower(policy, work / "full")
-    return [f"model.path={full}", *SHORT, "train.max_steps=3"]
+    return [f"model.path={full}", *SHORT, "train.updates=3"]
 
 
 @pytest.fixture(scope="module")

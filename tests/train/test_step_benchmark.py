@@ -63,7 +63,7 @@ def test_the_paper_shape_is_measured_by_stage(tmp_path):
         (["--paper", "shape.hiden_size=3"], "shape.hiden_size is unknown; there are vocab_size"),
         (["--paper", "shape.hidden_size"], "shape.hidden_size must be a whole number above 0, not ''"),
         (["--paper", "train.candidate=3"], "did you mean 'train.candidates'"),
-        (["train.max_steps=1"], "train.max_steps must be 2 at least"),
+        (["train.updates=1"], "train.updates must be 2 at least"),
     ],
 )
 def test_a_mistake_is_a_sentence(words, says, capsys):

@@ -55,7 +55,7 @@ def test_both_trackers_get_metrics_configuration_and_episodes_and_a_resume_repea
     offline = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "TRACKIO_DIR": str(tmp_path / "trackio")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "TRACKIO_"))}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words, "train.log_episodes_updates=1", f"train.max_steps={UPDATES}"],
+        [sys.executable, "-c", PROGRAM, *words, "train.log_episodes_updates=1", f"train.updates={UPDATES}"],
         cwd=ROOT,
         env=kept | offline,
         capture_output=True,

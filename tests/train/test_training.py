@@ -19,7 +19,7 @@ from tests.helpers.runs import arguments, assert_same_tensors, episodes, metrics
 main = program("train")
 
 UPDATES = 4
-STEPS = f"train.max_steps={UPDATES}"
+STEPS = f"train.updates={UPDATES}"
 
 
 @pytest.fixture(scope="module")

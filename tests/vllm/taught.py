@@ -17,8 +17,9 @@ from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
 from sqale_grpo.rollout.policy import load_policy
 from sqale_grpo.rollout.requests import Completion, play_requests
-from sqale_grpo.rollout.tokens import EpisodeTokens, Sampling
+from sqale_grpo.rollout.tokens import EpisodeTokens
 from sqale_grpo.settings.keys import ModelConfig
+from sqale_grpo.settings.sampling import Sampling
 from tests.conftest import ROOT
 from tests.helpers.checkpoints import tiny_text_only
 

@@ -11,9 +11,9 @@ from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.rollout.chat import chat_frame
 from sqale_grpo.rollout.policy import load_policy
 from sqale_grpo.rollout.requests import play_requests
-from sqale_grpo.rollout.tokens import Sampling
 from sqale_grpo.rollout.vllm_engine import VllmEngine, load_vllm
 from sqale_grpo.settings.keys import ModelConfig
+from sqale_grpo.settings.sampling import Sampling
 from tests.vllm.taught import apart, episodes, shop_database, taught_policy
 
 MEAN = 0.04  # nats a token: bfloat16 sums in another order (measured: 0.018)

@@ -30,7 +30,7 @@ def test_the_taught_policy_is_evaluated_in_vllm(corpus, tmp_path):
     policy = taught_policy(tmp_path / "policy", corpus / "shop.sqlite")
     places = [f"corpus.source={corpus}", f"corpus.prepared={tmp_path / 'prepared'}", f"model={policy}"]
     limits = ["sampling.temperature=0", "sampling.max_turn_tokens=60", "sampling.max_episode_tokens=1024"]
-    given = ["corpus.name=jsonl", "corpus.split=train", "questions=3", "tables=full", f"env.prompts={PROMPTS}"]
+    given = ["corpus.name=jsonl", "corpus.split=train", "questions=3", "schema=full", f"env.prompts={PROMPTS}"]
     config = load_evaluation([], [*places, *limits, *given, "backend=vllm", "local.vllm_memory_share=0.3"])
     folder = run_evaluation(config, tmp_path / "evaluation", Console(quiet=True))
     summary = json.loads((folder / "summary.json").read_text())

@@ -18,10 +18,11 @@ import torch
 
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.rollout.policy import load_policy
-from sqale_grpo.rollout.record import EPISODES, read_episodes
+from sqale_grpo.rollout.record import read_episodes
 from sqale_grpo.rollout.requests import play_requests
 from sqale_grpo.rollout.vllm_server import ServerError, ask, server_engine
 from sqale_grpo.settings.keys import ModelConfig
+from sqale_grpo.settings.run_folder import EPISODES
 from sqale_grpo.train.backend_check import check_backend
 from sqale_grpo.train.run import run
 from tests.conftest import ROOT
@@ -110,7 +111,7 @@ def test_two_processes_ask_for_every_turn_once(work, server):  # noqa: F811
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     command += ["-m", "tests.vllm.server_run", server, str(work / "two.safetensors"), "configs/demo.yaml"]
     command += words(work, "name=two", "rollout.backend=vllm_server", f"rollout.vllm_server={server}")
-    done = subprocess.run([*command, f"train.max_steps={updates}"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([*command, f"train.updates={updates}"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     rows = read_episodes(work / "runs" / "two" / EPISODES).to_pylist()
     assert len({(row["update"], row["question_id"], row["candidate"]) for row in rows}) == len(rows) == updates * 8

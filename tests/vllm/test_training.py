@@ -8,11 +8,12 @@ import torch
 
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.rollout.policy import load_policy
-from sqale_grpo.rollout.record import EPISODES, read_episodes
+from sqale_grpo.rollout.record import read_episodes
 from sqale_grpo.rollout.requests import play_requests
 from sqale_grpo.rollout.vllm_engine import VllmEngine
 from sqale_grpo.settings.keys import ModelConfig
 from sqale_grpo.settings.load import load_config
+from sqale_grpo.settings.run_folder import EPISODES
 from sqale_grpo.train.run import run
 from tests.vllm.taught import PROMPTS, QUESTIONS, apart, episodes, shop_database, taught_policy
 
@@ -49,7 +50,7 @@ def words(work, *more):
         "train.candidates=4",
         "train.micro_batch=4",
         "train.learning_rate=3e-3",
-        f"train.max_steps={UPDATES}",
+        f"train.updates={UPDATES}",
         "train.save_updates=3",
         "train.anchor_updates=2",
         "curriculum.gate_updates=0",
