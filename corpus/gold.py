@@ -1,12 +1,74 @@
-"""The verdict on one gold query: does it run, what does it read, how many rows has it."""
+"""The verdict on one gold query: does it run as an episode would run it, what does it read, how many rows has it.
 
+A gold runs on the environment's own connection, under its authorizer and its limits: one that ran here and not there
+would end a training run.
+"""
+
+import marshal
+import resource
+import sqlite3
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from sqale_grpo.corpus import reasons
-from sqale_grpo.corpus.execution import ROWS, QueryError, QueryTimeout, TooManyRows, Touched, connect, quote_name, run
-from sqale_grpo.corpus.gold_tables import UnparsedSql, fold, gold_tables
+from sqale_grpo.corpus.gold_tables import UnparsedSql, gold_tables
+from sqale_grpo.env.connect import read_only_uri
+from sqale_grpo.env.limits import Limits, SqlError
+from sqale_grpo.env.query import Connection, decode, skip_blank
+from sqale_grpo.env.text import fold_name, quote_name
+from sqale_grpo.env.worker import MB, limit_data
+
+COUNT_SECONDS = 10.0
+
+
+class GoldConnection(Connection):
+    """The environment's connection to a prepared file that nobody writes, in the process that judges golds."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(read_only_uri(path), asdict(Limits()))
+
+    def rows(self, sql: str, seconds: float, most: int) -> list[tuple]:
+        """All rows of ``sql``, at most ``most``. Raises SqlError, or MemoryError: this process must be replaced then.
+
+        The connection's ``reads`` and ``functions`` say what the statement touched, until the next one runs.
+        """
+        self.limits["seconds"] = seconds
+        limit_data(self.limits["memory_mb"] * MB)
+        try:
+            kind, message, _, found = self.run(sql, most, partial=False)
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        if (kind, message) == ("memory", "out of memory"):
+            raise MemoryError
+        if kind:
+            raise SqlError(kind, message)
+        return [row for chunk in found[1] for row in marshal.loads(chunk)]
+
+    @contextmanager
+    def unguarded(self) -> Iterator[sqlite3.Connection]:
+        """The bare connection without authorizer and time limit: for our own statements, never for a corpus'."""
+        bare, factory, self.deadline = self.sqlite, self.sqlite.text_factory, float("inf")
+        bare.set_authorizer(None)
+        bare.text_factory = decode
+        try:
+            yield bare
+        finally:
+            bare.text_factory = factory
+            bare.set_authorizer(self.authorizer)
+
+    def close(self) -> None:
+        self.sqlite.close()
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What SQLite's authorizer saw while it compiled a query; names folded to lower case."""
+
+    tables: frozenset[str] = frozenset()  # base tables, views, common tables and table-valued functions
+    functions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -19,6 +81,15 @@ class Verdict:
     n_rows: int = 0
     unparsed: bool = False
     unstable: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one gold query; its rows and what it touched serve further probes, if it is kept."""
+
+    verdict: Verdict
+    rows: list[tuple] = field(default_factory=list)
+    touched: Touched = Touched()
 
 
 @dataclass(frozen=True)
@@ -40,62 +111,46 @@ class GoldDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.connection = connect(path)
-        stored = self._names("table")
-        self._owners = self._shadow_owners()
-        self.tables = tuple(name for name in stored if fold(name) not in self._owners)
-        self.views = frozenset(map(fold, self._names("view")))
+        self.connection = GoldConnection(path)
+        self.tables = tuple(self.connection.tables.values())
+        with self.connection.unguarded() as bare:
+            self.views = frozenset(fold_name(name) for (name,) in bare.execute(VIEWS))
+            self._owners = shadow_owners(bare)
 
     def close(self) -> None:
         self.connection.close()
 
-    def _names(self, kind: str) -> tuple[str, ...]:
-        query = (
-            "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
-        )
-        return tuple(name for (name,) in self.connection.execute(query, (kind,)))
-
-    def _shadow_owners(self) -> dict[str, str]:
-        """Shadow tables and the virtual table of each, the longest that its name begins with; names folded."""
-        kinds = {fold(row[1]): row[2] for row in self.connection.execute("PRAGMA main.table_list")}
-        virtual = [name for name, kind in kinds.items() if kind == "virtual"]
-        shadows = [name for name, kind in kinds.items() if kind == "shadow"]
-        return {name: max((v for v in virtual if name.startswith(f"{v}_")), key=len) for name in shadows}
-
     def facts(self) -> DatabaseFacts:
         """Counts of tables, declared foreign keys and rows (the rows within ten seconds)."""
-        keys = sum(map(self._count_keys, self.tables))
-        return DatabaseFacts(len(self.tables), keys, self._count_rows(time.monotonic() + 10), self.path.stat().st_size)
+        with self.connection.unguarded() as bare:
+            keys = sum(count_keys(bare, table) for table in self.tables)
+        return DatabaseFacts(len(self.tables), keys, self._count_rows(), self.path.stat().st_size)
 
-    def _count_keys(self, table: str) -> int:
-        """By value: a statement cannot hold a name that is not UTF-8."""
-        query = "SELECT count(DISTINCT id) FROM pragma_foreign_key_list(CAST(? AS TEXT))"
-        return self.connection.execute(query, (table.encode("utf-8", "surrogateescape"),)).fetchone()[0]
-
-    def _count_rows(self, deadline: float) -> int:
+    def _count_rows(self) -> int:
+        deadline, total = time.monotonic() + COUNT_SECONDS, 0
         try:
-            counts = (run(self.connection, f"SELECT count(*) FROM {quote_name(t)}", deadline)[0] for t in self.tables)
-            return sum(rows[0][0] for rows in counts)
-        except QueryError:
+            for table in self.tables:
+                query = f"SELECT count(*) FROM {quote_name(table)}"
+                total += self.connection.rows(query, deadline - time.monotonic(), most=1)[0][0]
+        except SqlError:
             return -1
+        return total
 
-    def judge(self, sql: str, seconds: float, most: int = ROWS) -> tuple[Verdict, list[tuple], Touched]:
-        """Run a gold query for at most ``seconds`` and rows; the rows and what it touched serve further probes."""
+    def judge(self, sql: str, seconds: float, most: int = Limits.rows) -> Judgement:
+        """Run a gold query for at most ``seconds`` and ``most`` rows. Raises MemoryError as the connection does."""
+        if describes(sql):
+            return Judgement(Verdict(reasons.READS_SCHEMA))
         try:
-            rows, touched = run(self.connection, sql, time.monotonic() + seconds, most)
-        except QueryTimeout:
-            return Verdict(reasons.TIMES_OUT, f"over {seconds:g} s"), [], Touched()
-        except TooManyRows as error:
-            return Verdict(reasons.TOO_MANY_ROWS, str(error)), [], Touched()
-        except QueryError as error:
-            reason = reasons.UNKNOWN_TABLE if str(error).startswith("no such table") else reasons.FAILS
-            return Verdict(reason, str(error)), [], Touched()
-        verdict = replace(self._tables(sql, touched.tables), n_rows=len(rows))
-        return verdict, rows, touched
+            rows = self.connection.rows(sql, seconds, most)
+        except SqlError as error:
+            return Judgement(Verdict(reason(error), error.message))
+        tables = frozenset(map(fold_name, self.connection.reads))
+        touched = Touched(tables, frozenset(self.connection.functions))
+        return Judgement(replace(self._tables(sql, tables), n_rows=len(rows)), rows, touched)
 
-    def _tables(self, sql: str, read: set[str]) -> Verdict:
+    def _tables(self, sql: str, read: frozenset[str]) -> Verdict:
         """The gold tables: sqlglot's, and any other that SQLite's authorizer saw (all, where sqlglot fails)."""
-        known = {*map(fold, self.tables), *self._owners}
+        known = {*map(fold_name, self.tables), *self._owners}
         if any(name.startswith(("sqlite_", "pragma_")) for name in read - known):
             return Verdict(reasons.READS_SCHEMA)
         if read & self.views:
@@ -106,5 +161,35 @@ class GoldDatabase:
         except UnparsedSql as error:
             named, unparsed, detail = set(), True, str(error)
         stored = read | {self._owners[name] for name in read & self._owners.keys()}
-        tables = tuple(table for table in self.tables if table in named or fold(table) in stored)
+        tables = tuple(table for table in self.tables if table in named or fold_name(table) in stored)
         return Verdict("" if tables else reasons.NO_TABLE, detail, tables, unparsed=unparsed)
+
+
+VIEWS = "SELECT name FROM main.sqlite_master WHERE type = 'view'"
+
+
+def shadow_owners(bare: sqlite3.Connection) -> dict[str, str]:
+    """Shadow tables and the virtual table of each, the longest that its name begins with; names folded."""
+    kinds = {fold_name(row[1]): row[2] for row in bare.execute("PRAGMA main.table_list")}
+    virtual = [name for name, kind in kinds.items() if kind == "virtual"]
+    shadows = [name for name, kind in kinds.items() if kind == "shadow"]
+    return {name: max((v for v in virtual if name.startswith(f"{v}_")), key=len) for name in shadows}
+
+
+def count_keys(bare: sqlite3.Connection, table: str) -> int:
+    """Foreign keys that a table declares. By value: a statement cannot hold a name that is not UTF-8."""
+    query = "SELECT count(DISTINCT id) FROM pragma_foreign_key_list(CAST(? AS TEXT))"
+    return bare.execute(query, (table.encode("utf-8", "surrogateescape"),)).fetchone()[0]
+
+
+def describes(sql: str) -> bool:
+    """Is it an EXPLAIN or a PRAGMA? The environment runs them, but what they show is the file, not its content."""
+    start = skip_blank(sql, 0)
+    return sql[start : start + 7].lower().startswith(("explain", "pragma"))
+
+
+def reason(error: SqlError) -> str:
+    """Why a gold that fails is dropped."""
+    if error.message.startswith("no such table"):
+        return reasons.UNKNOWN_TABLE
+    return {"timeout": reasons.TIMES_OUT, "rows": reasons.TOO_MANY_ROWS}.get(error.kind, reasons.FAILS)

@@ -17,13 +17,15 @@ from pathlib import Path
 
 import sqale
 
-from sqale_grpo.corpus.execution import ROWS
 from sqale_grpo.corpus.files import link_database
 from sqale_grpo.corpus.gold import DatabaseFacts, GoldDatabase, Verdict
 from sqale_grpo.corpus.question import DatabaseRecipe
 from sqale_grpo.corpus.stability import Probes
+from sqale_grpo.env.limits import Limits
+from sqale_grpo.env.pool import GRACE_SECONDS
 
-GRACE = 2.0  # seconds over the time limit before the alarm
+PROBE_GRACE_SECONDS = 2.0  # over the time limit of all probes of a gold, for what they compare
+OUT_OF_MEMORY = 3  # exit status
 BUILD_SECONDS = 300.0  # the largest published schema takes a few
 # What may begin a statement of a SQaLe schema, after comments: nothing that opens another file or changes a setting.
 _COMMENTS = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
@@ -41,7 +43,7 @@ class Job:
     path: Path
     questions: tuple[tuple[int, str], ...]
     seconds: float
-    max_rows: int = ROWS
+    max_rows: int = Limits.rows
     build_seconds: float = BUILD_SECONDS
     facts: bool = True
 
@@ -78,13 +80,13 @@ def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
     yield DatabaseReady(facts)
     probes = Probes(database)
     for number, sql in job.questions:
-        signal.setitimer(signal.ITIMER_REAL, job.seconds + GRACE)
-        verdict, rows, touched = database.judge(sql, job.seconds, job.max_rows)
+        signal.setitimer(signal.ITIMER_REAL, job.seconds + GRACE_SECONDS)
+        judgement = database.judge(sql, job.seconds, job.max_rows)
+        verdict = judgement.verdict
         yield Judged(number, verdict, final=bool(verdict.dropped))
         if not verdict.dropped:
-            signal.setitimer(signal.ITIMER_REAL, job.seconds + GRACE)
-            unstable = probes.cause(sql, rows, touched, verdict.tables, job.seconds)
-            yield Judged(number, replace(verdict, unstable=unstable), final=True)
+            signal.setitimer(signal.ITIMER_REAL, job.seconds + PROBE_GRACE_SECONDS)
+            yield Judged(number, replace(verdict, unstable=probes.cause(sql, judgement, job.seconds)), final=True)
     signal.setitimer(signal.ITIMER_REAL, 0)
     probes.close()
     database.close()
@@ -137,3 +139,5 @@ def main() -> None:
             connection.send(None)
         except (EOFError, BrokenPipeError, KeyboardInterrupt):
             return
+        except MemoryError:  # the heap may stay large, and the next gold have more than the environment allows
+            os._exit(OUT_OF_MEMORY)

@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from sqale_grpo.corpus.demo import DemoShape
-from sqale_grpo.corpus.execution import ROWS
 from sqale_grpo.corpus.files import file_name, fingerprint
 from sqale_grpo.corpus.gold_worker import BUILD_SECONDS, Job
 from sqale_grpo.corpus.prepared import (
@@ -41,6 +40,7 @@ from sqale_grpo.corpus.question import CorpusError, Source
 from sqale_grpo.corpus.sources import open_source
 from sqale_grpo.corpus.staging import Staged, Staging
 from sqale_grpo.corpus.workers import check_all
+from sqale_grpo.env.limits import Limits
 
 Item = TypeVar("Item")
 
@@ -145,7 +145,7 @@ def prepare(
     seconds = seconds or (TRAIN_SECONDS if split == "train" else EVALUATION_SECONDS)
     key = {"format": FORMAT, "corpus": name, "split": split, "limit": limit, "seconds": seconds}
     key["seed"] = seed if name == "demo" else None
-    if max_rows not in (None, ROWS):
+    if max_rows not in (None, Limits.rows):
         key["max_rows"] = max_rows
     if name == "demo" and shape not in (None, DemoShape()):
         key["shape"] = json.loads(json.dumps(asdict(shape)))  # as the marker gives it back
@@ -201,7 +201,7 @@ def _jobs(source: Source, staging: Staging, out: Path, key: dict[str, Any]) -> I
         questions = staging.open_questions(db_id)
         for start in range(0, len(questions), PORTION):
             portion = questions[start : start + PORTION]
-            most = key.get("max_rows", ROWS)
+            most = key.get("max_rows", Limits.rows)
             yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, facts=start == 0)
 
 

@@ -15,20 +15,23 @@ agree exactly where ties do not matter. (Storing the rows in another order shows
 GROUP BY, ties come in the order of the groups, however the rows are stored.)
 """
 
-import math
 import re
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
 from sqale_grpo.corpus import reasons
-from sqale_grpo.corpus.execution import ROWS, QueryError, Touched, connect, quote_name, run
-from sqale_grpo.corpus.gold import GoldDatabase
-from sqale_grpo.corpus.gold_tables import UnparsedSql, fold, is_ordered, parse
+from sqale_grpo.corpus.gold import GoldConnection, GoldDatabase, Judgement, Touched
+from sqale_grpo.corpus.gold_tables import UnparsedSql, parse
+from sqale_grpo.env.limits import Limits, SqlError
+from sqale_grpo.env.text import fold_name, quote_name
+from sqale_grpo.reward.compare import same_results
+from sqale_grpo.reward.statement import is_ordered
 
 
 def tie_variants(sql: str, width: int) -> tuple[str, str] | None:
@@ -73,17 +76,18 @@ _TIME_ARGUMENT = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "unixepoc
 CLOCK_FUNCTIONS = frozenset({*KEYWORDS, *_TIME_ARGUMENT})
 
 
-def set_clock(connection: sqlite3.Connection, now: str) -> None:
+def set_clock(bare: sqlite3.Connection, now: str) -> None:
     """Make CURRENT_DATE and its like, and 'now' in the date functions, mean ``now`` ("YYYY-MM-DD HH:MM:SS", UTC).
 
     SQLite has no setting for this, so its functions are replaced by wrappers around those of a second,
     untouched connection.
     """
+    bare.execute("PRAGMA trusted_schema = ON")  # generated columns may call the wrappers as they may the originals
     builtin = sqlite3.connect(":memory:", isolation_level=None)
     for keyword, function in KEYWORDS.items():
-        connection.create_function(keyword, 0, _fixed(builtin, function, now))
+        bare.create_function(keyword, 0, _fixed(builtin, function, now))
     for function, position in _TIME_ARGUMENT.items():
-        connection.create_function(function, -1, _wrapped(builtin, function, position, now), deterministic=True)
+        bare.create_function(function, -1, _wrapped(builtin, function, position, now), deterministic=True)
 
 
 def _fixed(builtin: sqlite3.Connection, function: str, now: str) -> Callable[[], str]:
@@ -117,79 +121,101 @@ class Probes:
 
     def __init__(self, database: GoldDatabase) -> None:
         self._database = database
-        self._connections: dict[str, sqlite3.Connection] = {}
+        self._connections: dict[str, GoldConnection] = {}
         self._shadowed: set[str] = set()
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
 
-    def cause(self, sql: str, rows: list[tuple], touched: Touched, tables: tuple[str, ...], seconds: float) -> str:
-        """Why the rows of ``sql`` are not stable (a cause of ``corpus.reasons``), or nothing.
+    def cause(self, sql: str, judgement: Judgement, seconds: float) -> str:
+        """Why the rows of a kept gold are not stable (a cause of ``corpus.reasons``), or nothing.
 
-        All probes together take at most ``seconds``; one that fails or runs out of time proves nothing.
+        All probes together take at most ``seconds``; one that fails or runs out of time proves nothing. Raises
+        MemoryError as the connection does.
         """
-        deadline, most = time.monotonic() + seconds, max(ROWS, len(rows))
+        rows, touched = judgement.rows, judgement.touched
+        again = _Again(time.monotonic() + seconds, max(Limits.rows, len(rows)))
         ordered = is_ordered(sql)
-        words = set(re.findall(r"\w+", fold(sql)))
-        for kind, connection in self._circumstances(touched, () if words & ROWID_NAMES else tables):
-            with suppress(QueryError):
-                again = run(connection, sql, deadline, most)[0]
-                if not same_rows(rows, again, ordered):
-                    return kind or _order_cause(words, touched, tie=ordered and same_rows(rows, again, False))
-        with suppress(QueryError):
-            return self._tie_cause(sql, rows, ordered, deadline, most)
+        words = set(re.findall(r"\w+", fold_name(sql)))
+        for kind, connection in self._circumstances(touched, () if words & ROWID_NAMES else judgement.verdict.tables):
+            with suppress(SqlError):
+                others = again.rows(connection, sql)
+                if not same_results(rows, others, ordered):
+                    return kind or _order_cause(words, touched, tie=ordered and same_results(rows, others, False))
+        with suppress(SqlError):
+            return self._tie_cause(sql, rows, ordered, again)
         return ""
 
-    def _tie_cause(self, sql: str, rows: list[tuple], ordered: bool, deadline: float, most: int) -> str:
+    def _tie_cause(self, sql: str, rows: list[tuple], ordered: bool, again: "_Again") -> str:
         variants = tie_variants(sql, len(rows[0])) if rows else None
         if variants is None:
             return ""
         connection = self._database.connection
-        rising, falling = (run(connection, variant, deadline, most)[0] for variant in variants)
-        if same_rows(rising, falling, ordered):
+        rising, falling = (again.rows(connection, variant) for variant in variants)
+        if same_results(rising, falling, ordered):
             return ""
-        if not same_rows(rows, run(connection, rewritten(sql), deadline, most)[0], ordered):
+        if not same_results(rows, again.rows(connection, rewritten(sql)), ordered):
             return ""  # sqlglot writes another meaning, so its variants prove nothing
-        return reasons.TIE_ORDER if ordered and same_rows(rising, falling, False) else reasons.LIMIT_TIES
+        return reasons.TIE_ORDER if ordered and same_results(rising, falling, False) else reasons.LIMIT_TIES
 
-    def _circumstances(self, touched: Touched, tables: tuple[str, ...]) -> Iterator[tuple[str, sqlite3.Connection]]:
+    def _circumstances(self, touched: Touched, tables: tuple[str, ...]) -> Iterator[tuple[str, GoldConnection]]:
         """Pairs of the cause that a difference proves (empty: order) and the connection to run on."""
         if touched.functions & RANDOM_FUNCTIONS:
             yield from ((reasons.RANDOM, self._database.connection) for _ in range(RANDOM_RUNS))
         if touched.functions & CLOCK_FUNCTIONS:
-            yield from ((reasons.CLOCK, self._clock(now)) for now in CLOCKS)
-        yield "", self._reversed()
+            yield from ((reasons.CLOCK, self._connection(now, partial(set_clock, now=now))) for now in CLOCKS)
+        yield "", self._connection("reversed", reverse_scans)
         if tables:
             yield "", self._shadow(tables)
 
-    def _open(self, name: str) -> sqlite3.Connection:
+    def _connection(self, name: str, change: Callable[[sqlite3.Connection], None]) -> GoldConnection:
+        """The connection of that name; when it is opened, ``change`` makes its circumstances."""
         if name not in self._connections:
-            self._connections[name] = connect(self._database.path)
+            self._connections[name] = GoldConnection(self._database.path)
+            with self._connections[name].unguarded() as bare:
+                change(bare)
         return self._connections[name]
 
-    def _clock(self, now: str) -> sqlite3.Connection:
-        known = now in self._connections
-        connection = self._open(now)
-        if not known:
-            set_clock(connection, now)
-        return connection
-
-    def _reversed(self) -> sqlite3.Connection:
-        connection = self._open("reversed")
-        connection.execute("PRAGMA reverse_unordered_selects = ON")
-        return connection
-
-    def _shadow(self, tables: tuple[str, ...]) -> sqlite3.Connection:
+    def _shadow(self, tables: tuple[str, ...]) -> GoldConnection:
         """A connection on which ``tables`` are temporary copies, their rows stored last to first."""
-        connection = self._open("shadow")
-        connection.execute("PRAGMA temp_store = FILE")  # the copies must not take from the memory of later golds
-        for table in tables:
-            if table not in self._shadowed:
-                self._shadowed.add(table)
-                with suppress(sqlite3.Error):
-                    _copy_reversed(connection, table)
+        connection = self._connection("shadow", copies_to_file)
+        missing = [table for table in tables if table not in self._shadowed]
+        if missing:
+            self._shadowed.update(missing)
+            with connection.unguarded() as bare:
+                copy_reversed(bare, missing)
         return connection
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Runs of variants of one gold that share a time limit; ``deadline`` is a time of ``time.monotonic()``."""
+
+    deadline: float
+    most: int
+
+    def rows(self, connection: GoldConnection, sql: str) -> list[tuple]:
+        return connection.rows(sql, self.deadline - time.monotonic(), self.most)
+
+
+def reverse_scans(bare: sqlite3.Connection) -> None:
+    """Let SQLite scan last to first wherever a query does not say in which order."""
+    bare.execute("PRAGMA reverse_unordered_selects = ON")
+
+
+def copies_to_file(bare: sqlite3.Connection) -> None:
+    """Keep temporary tables out of the memory that later golds need."""
+    bare.execute("PRAGMA temp_store = FILE")
+
+
+def copy_reversed(bare: sqlite3.Connection, tables: Iterable[str]) -> None:
+    """Shadow each table by a temporary copy whose rows are stored last to first; one that cannot be copied stays."""
+    bare.execute("PRAGMA query_only = OFF")
+    for table in tables:
+        with suppress(sqlite3.Error):
+            _copy_reversed(bare, table)
+    bare.execute("PRAGMA query_only = ON")
 
 
 def _copy_reversed(connection: sqlite3.Connection, table: str) -> None:
@@ -232,24 +258,3 @@ def _order_cause(words: set[str], touched: Touched, tie: bool) -> str:
     if touched.functions & CONCAT_FUNCTIONS:
         return reasons.CONCAT_ORDER
     return reasons.LIMIT_TIES if "limit" in words else reasons.ROW_ORDER
-
-
-def same_rows(a: list[tuple], b: list[tuple], ordered: bool) -> bool:
-    """Equal as sequences, or as multisets; reals within 1e-6, since sums depend on the order of their terms."""
-    if len(a) != len(b):
-        return False
-    if not ordered:
-        if Counter(a) == Counter(b):
-            return True
-        a, b = sorted(a, key=_sort_key), sorted(b, key=_sort_key)
-    return all(len(x) == len(y) and all(map(_same_value, x, y)) for x, y in zip(a, b, strict=True))
-
-
-def _same_value(x: object, y: object) -> bool:
-    if isinstance(x, int | float) and isinstance(y, int | float):
-        return x == y or math.isclose(x, y, rel_tol=1e-6, abs_tol=1e-12)
-    return type(x) is type(y) and x == y
-
-
-def _sort_key(row: tuple) -> tuple:
-    return tuple((0, float(f"{v:.5g}"), "") if isinstance(v, float | int) else (1, 0.0, repr(v)) for v in row)

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 from sqale_grpo.corpus import reasons
 from sqale_grpo.corpus.gold import DatabaseFacts, Verdict
-from sqale_grpo.corpus.gold_worker import DatabaseReady, Job, Judged
+from sqale_grpo.corpus.gold_worker import OUT_OF_MEMORY, DatabaseReady, Job, Judged
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -124,7 +124,8 @@ class GoldWorker:
         if self._exit_status == -signal.SIGALRM:
             verdict = Verdict(reasons.TIMES_OUT, f"over {seconds:g} s, in one call that SQLite cannot interrupt")
         else:
-            verdict = Verdict(reasons.FAILS, "SQLite crashed or ran out of memory")
+            detail = "out of memory" if self._exit_status in (OUT_OF_MEMORY, -signal.SIGKILL) else "SQLite crashed"
+            verdict = Verdict(reasons.FAILS, detail)
         verdicts.setdefault(number, verdict)
 
     def _answers(self, job: Job) -> Iterator[DatabaseReady | Judged]:

@@ -2,7 +2,7 @@
 
 SQLite asks an authorizer for everything that a statement would do while it compiles it. Ours allows by list: SELECT,
 recursion, the tables of the file, harmless PRAGMAs, functions that do not reach the host. It notes on the way which
-tables are read.
+tables are read and which functions are called.
 """
 
 import sqlite3
@@ -52,12 +52,13 @@ FUNCTION, RECURSIVE, PRAGMA = sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE,
 Callback = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 
-def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str]) -> Callback:
+def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str], functions: set[str]) -> Callback:
     """The callback for ``Connection.set_authorizer``.
 
     ``names`` are all tables and views of the file, ``modules`` what this SQLite can make virtual tables from.
     Every read adds the table's name to ``reads``; where no column is read (``count(*)``) it is the name as the
-    statement spells it, which may be a common table expression's. A refusal adds DENIED.
+    statement spells it, which may be a common table expression's. A refusal adds DENIED. Every call adds the
+    function's name, folded, to ``functions``.
     """
     known = TABLES | set(names)
     folded = {fold_name(name) for name in known}
@@ -75,7 +76,9 @@ def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str]) ->
             reads.add(first)
             return readable(first, second)
         if action == FUNCTION:
-            return second.lower() not in FUNCTIONS
+            name = second.lower()
+            functions.add(name)
+            return name not in FUNCTIONS
         if action == PRAGMA:
             return first.lower() in PRAGMAS
         return action in (SELECT, RECURSIVE)

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from sqale_grpo.env.authorizer import DENIED, authorizer
-from sqale_grpo.env.text import fold_name
+from sqale_grpo.env.text import fold_name, quote_name
 
 # Progress handler every so many instructions, about 30 µs: below 1% of a long query's time, far below a time limit.
 STEPS = 2_000
@@ -28,12 +28,16 @@ class Refused(Exception):
 
 
 class Connection:
-    """A read-only connection to one database file, with its limits, its deadline and the tables it may read."""
+    """A read-only connection to one database file, with its limits, its deadline and the tables it may read.
+
+    ``reads`` and ``functions``: what the authorizer saw in the last statement; ``authorizer``: its callback.
+    """
 
     def __init__(self, uri: str, limits: dict[str, Any]) -> None:
         self.limits = limits
         self.deadline = float("inf")
         self.reads: set[str] = set()
+        self.functions: set[str] = set()
         # No statement cache: sqlite_stmt would list it, and the authorizer is asked only while a statement is compiled.
         self.sqlite = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
         try:
@@ -60,14 +64,15 @@ class Connection:
         connection.text_factory = str
         self._set_limits()
         connection.set_progress_handler(self._overdue, STEPS)
-        connection.set_authorizer(authorizer([name for _, name, _ in stored], modules, self.reads))
+        self.authorizer = authorizer([name for _, name, _ in stored], modules, self.reads, self.functions)
+        connection.set_authorizer(self.authorizer)
 
     def _connect_virtual_tables(self, virtual: list[str]) -> None:
         """Declare them now: while it declares one, SQLite asks the authorizer for writes that we must refuse."""
         self.sqlite.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
         for name in virtual:
             try:
-                self.sqlite.execute('SELECT 1 FROM "{}" LIMIT 0'.format(name.replace('"', '""')))
+                self.sqlite.execute(f"SELECT 1 FROM {quote_name(name)} LIMIT 0")
             except sqlite3.Error:
                 continue  # a module this SQLite does not have: the query that uses it gets SQLite's own error
 
@@ -96,6 +101,7 @@ class Connection:
         More than ``cap`` rows are cut off where ``partial``, else an error.
         """
         self.reads.clear()
+        self.functions.clear()
         self.deadline = monotonic() + self.limits["seconds"]
         try:
             return self._run(sql, cap, partial)

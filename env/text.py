@@ -16,6 +16,11 @@ def fold_name(name: str) -> str:
     return name.lower() if name.isascii() else name.translate(_ASCII_LOWER)
 
 
+def quote_name(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _KEPT = "\n\t\u200c\u200d"  # scripts and emoji need the joiners, and they move nothing
 

@@ -13,7 +13,7 @@ from sqale_grpo.env.limits import QueryResult, SqlError
 from sqale_grpo.env.protocol import ToolCall
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.env.schema import ForeignKey, SchemaGraph
-from sqale_grpo.env.text import cut, fold_name, one_line, printable, table_lines
+from sqale_grpo.env.text import cut, fold_name, one_line, printable, quote_name, table_lines
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _join_path(sandbox: Sandbox, limits: EpisodeLimits, table_a: str, table_b: s
 
 def _sample_rows(sandbox: Sandbox, limits: EpisodeLimits, table_name: str, limit: int | None = None) -> _Asked:
     relation = _resolve(sandbox.schema, table_name)
-    sql = f"SELECT * FROM {_quote(relation)}"
+    sql = f"SELECT * FROM {quote_name(relation)}"
     return _limited(limits, sql, limit, limits.sample_rows_cap, "rows", _if_table(sandbox.schema, relation))
 
 
@@ -156,7 +156,7 @@ def _distinct_values(
 ) -> _Asked:
     relation = _resolve(sandbox.schema, table_name)
     column = _resolve_column(sandbox.schema, relation, column_name)
-    sql = f"SELECT DISTINCT {_quote(column)} FROM {_quote(relation)}"
+    sql = f"SELECT DISTINCT {quote_name(column)} FROM {quote_name(relation)}"
     return _limited(limits, sql, limit, limits.distinct_values_cap, "values", _if_table(sandbox.schema, relation))
 
 
@@ -201,11 +201,7 @@ def _limited(limits: EpisodeLimits, sql: str, limit: int | None, cap: int, noun:
 
 def _listed(name: str) -> str:
     """Plain, unless the list would be ambiguous then."""
-    return _quote(name) if any(sign in name for sign in ',"\n') or name != name.strip() or not name else name
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return quote_name(name) if any(sign in name for sign in ',"\n') or name != name.strip() or not name else name
 
 
 _QUOTES = {'"': '"', "`": "`", "[": "]", "'": "'"}

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sqale_grpo.env.schema import fold_name
+from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.sampler.catalog import INDEX_LEAF, TABLE_LEAF, blank_file, write_catalog
 from sqale_grpo.sampler.source import Selection, SourceFile, open_source, read_source, select_entries
 
@@ -74,7 +74,7 @@ def _copies(connection: sqlite3.Connection, selection: Selection, without_rowid:
     """
     keyed, generated = _special_columns(connection, selection)
     for table in selection.stored:
-        quoted = _quote(table.name)
+        quoted = quote_name(table.name)
         numbered = table.name in keyed or table.root in without_rowid or _counts_from_one(connection, quoted)
         target, values = "", "*"
         if not numbered or table.name in generated:
@@ -112,8 +112,4 @@ def _columns(connection: sqlite3.Connection, quoted: str, *, with_rowid: bool) -
     rows = connection.execute(f"PRAGMA source.table_xinfo({quoted})").fetchall()
     taken = {fold_name(row[1]) for row in rows}
     rowid = [name for name in _ROWID_NAMES if name not in taken][:1] if with_rowid else []
-    return ", ".join([*rowid, *(_quote(name) for _, name, _, _, _, _, hidden in rows if not hidden)])
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return ", ".join([*rowid, *(quote_name(name) for _, name, _, _, _, _, hidden in rows if not hidden)])
