@@ -10,7 +10,7 @@ from typing import Any
 
 from sqale_grpo.agent.settings import SETTINGS
 from sqale_grpo.env.episode import Episode
-from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.errors import UserError, first_line
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
 from sqale_grpo.rollout.requests import play_requests
 from sqale_grpo.rollout.tokens import EpisodeTokens
@@ -119,9 +119,3 @@ def check_model(model: str | Path) -> str:
     if not text or folder.exists() or text.startswith((".", "/", "~")) or text.count("/") > 1:
         raise AgentError(f"no model at {text!r}: name a folder that holds one, or a model on the Hub as OWNER/NAME")
     return text
-
-
-def first_line(error: BaseException) -> str:
-    """A library's message cut to what a sentence can carry."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]

@@ -7,7 +7,6 @@ processes run is marked, and they load that part alone.
 """
 
 import ast
-import os
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -26,6 +25,7 @@ from sqale_grpo.agent.source import (
     with_replaced,
     without_lines,
 )
+from sqale_grpo.env.files import write_whole
 from sqale_grpo.env.prompts import Prompts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,10 +93,7 @@ def write_agent(file: Path, prompts: Prompts, settings: Settings) -> None:
     """Write the single file, whole or not at all; it can be run as a program."""
     text = build_agent(prompts, settings)
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.chmod(0o755)
-    os.replace(partial, file)
+    write_whole(file, text, mode=0o777)
 
 
 def build_agent(prompts: Prompts, settings: Settings) -> str:

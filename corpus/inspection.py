@@ -10,6 +10,7 @@ from rich.text import Text
 from sqale_grpo.corpus.preparation import summary_rows
 from sqale_grpo.corpus.prepared import PreparedCorpus
 from sqale_grpo.corpus.question import Question
+from sqale_grpo.env.text import harmless
 
 QUANTILES = (0, 5, 25, 50, 75, 95, 100)
 SAMPLES = 10
@@ -20,7 +21,7 @@ Row = tuple[str, ...]
 def print_report(corpus: PreparedCorpus, lengths: Sequence[Row], console: Console | None = None) -> None:
     """Print every figure. ``lengths`` are (bucket, longest masked SQL, questions, share), reckoned by the caller."""
     console = console or Console()
-    console.print(f"[bold]{corpus.name}[/bold] ({corpus.split}), {corpus.directory}")
+    console.print(Text(harmless(f"{corpus.name} ({corpus.split}), {corpus.directory}")))
     counts = [(label, f"{count:,}") for label, count in summary_rows(corpus.summary)]
     _print(console, ("prepared", "number"), counts)
     _print(console, ("difficulty", "questions", "share"), shares(corpus.column("difficulty"), blank="(not given)"))
@@ -29,7 +30,8 @@ def print_report(corpus: PreparedCorpus, lengths: Sequence[Row], console: Consol
     _print(console, ("quantiles", "least", *(f"{q}%" for q in QUANTILES[1:-1]), "most"), sizes(corpus))
     for question in samples(corpus):
         asked = " ".join(filter(None, (question.text, question.evidence)))
-        console.print(f"\n{question.question_id} on {question.db_id}\n  {asked}\n  {question.gold_sql}", markup=False)
+        shown = f"\n{question.question_id} on {question.db_id}\n  {asked}\n  {question.gold_sql}"
+        console.print(Text(harmless(shown)))  # a data set's words are shown, never obeyed
 
 
 def gold_results(corpus: PreparedCorpus) -> list[Row]:
@@ -82,5 +84,5 @@ def _print(console: Console, header: Sequence[str], rows: Sequence[Row]) -> None
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(harmless(cell)) for cell in row))
     console.print(table)

@@ -6,11 +6,9 @@ written last and holds the key of the inputs, so the same call on a complete fol
 What a person sees of ``prepare``: progress with rate and time left, and the summary at the end.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any, TypeVar
 from rich import progress as rich_progress
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sqale_grpo.corpus.demo import DemoShape
 from sqale_grpo.corpus.files import file_name, fingerprint
@@ -40,7 +39,9 @@ from sqale_grpo.corpus.question import CorpusError, Source
 from sqale_grpo.corpus.sources import open_source
 from sqale_grpo.corpus.staging import Staged, Staging
 from sqale_grpo.corpus.workers import check_all
+from sqale_grpo.env.files import LOCK, hold_folder, write_whole
 from sqale_grpo.env.limits import Limits
+from sqale_grpo.env.text import harmless
 
 Item = TypeVar("Item")
 
@@ -90,10 +91,10 @@ class Progress:
 
 def print_summary(summary: dict[str, Any], out: Path) -> None:
     """The table that ends ``prepare``: read, kept, dropped by reason, marked by cause."""
-    table = Table("questions", "number", title=f"{summary['corpus']} ({summary['split']}) in {out}")
+    table = Table("questions", "number", title=Text(harmless(f"{summary['corpus']} ({summary['split']}) in {out}")))
     table.columns[1].justify = "right"
     for label, value in summary_rows(summary):
-        table.add_row(label, f"{value:,}")
+        table.add_row(Text(harmless(label)), f"{value:,}")
     Console(stderr=True).print(table)
 
 
@@ -110,7 +111,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, int]]:
     ]
 
 
-STAGING, LOCK = "staging.work", ".lock"
+STAGING = "staging.work"
 PORTION = 200  # questions that a worker process gets at a time
 FORMAT = 1  # of the prepared folder; a change makes older folders be prepared anew
 TRAIN_SECONDS, EVALUATION_SECONDS = 5.0, 30.0  # the environment's time limits: a slower gold could never be matched
@@ -156,7 +157,7 @@ def prepare(
         (out / STAGING).unlink(missing_ok=True)  # of a run that was killed at the very end
         return open_prepared(out)
     _make_folder(out, source if name != "demo" else None)
-    with _only_one(out):
+    with hold_folder(out, wait=True):
         if not _complete(out, key):  # another process may have done it while this one waited
             _prepare(opened, out, key, limit, workers or os.cpu_count() or 1, progress)
     return open_prepared(out)
@@ -222,9 +223,7 @@ def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
     kept = (_index_row(staged, key["corpus"]) for staged in staging.questions(dropped=False))
     write_parquet(out / INDEX, INDEX_SCHEMA, kept, GROUP)
     write_parquet(out / DATABASES, DATABASES_SCHEMA, staging.databases(), 10_000)
-    temporary = out / f".{MARKER}.new"
-    temporary.write_text(json.dumps({"key": key, "summary": summary}, indent=1) + "\n")
-    temporary.replace(out / MARKER)
+    write_whole(out / MARKER, json.dumps({"key": key, "summary": summary}, indent=1) + "\n")
     return summary
 
 
@@ -275,11 +274,3 @@ def _make_folder(out: Path, source: str | Path | None) -> None:
         (out / LOCK).touch()
     except OSError as error:
         raise CorpusError(f"cannot write {out}: {error.strerror}; name another --out") from error
-
-
-@contextmanager
-def _only_one(out: Path) -> Iterator[None]:
-    """Hold the folder: a second process waits here until the first is done, or dead."""
-    with (out / LOCK).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from sqale_grpo.corpus.files import file_name
 from sqale_grpo.corpus.question import CorpusError, Question
+from sqale_grpo.env.files import whole_file
 
 INDEX, DATABASES, DROPPED, MARKER = "index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json"
 GROUP = 256  # questions a row group: one is decoded in about a millisecond
@@ -161,12 +162,10 @@ def _damaged(path: Path, why: str) -> CorpusError:
 
 def write_parquet(path: Path, schema: pa.Schema, rows: Iterable[tuple], group: int) -> None:
     """Write rows (tuples in the order of ``schema``) in row groups of ``group``. Atomic."""
-    temporary = path.with_name(f".{path.name}.new")
     left = iter(rows)
-    with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with whole_file(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while batch := list(islice(left, group)):
             writer.write_table(_table(schema, batch), row_group_size=group)
-    temporary.replace(path)
 
 
 def _table(schema: pa.Schema, rows: list[tuple]) -> pa.Table:

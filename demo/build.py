@@ -4,10 +4,8 @@ It stands in for a pretrained checkpoint, because none can be shipped. It is mad
 """
 
 import dataclasses
-import fcntl
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +21,7 @@ from sqale_grpo.demo import explorer, model, traces, warm_start
 from sqale_grpo.demo.explorer import CAREFUL, Habits
 from sqale_grpo.demo.traces import TraceJob, encode, make_traces, trace_text
 from sqale_grpo.env.chance import rng
+from sqale_grpo.env.files import hold_folder, whole_folder, write_whole
 from sqale_grpo.rollout import chat
 from sqale_grpo.rollout.group import episode_settings
 from sqale_grpo.rollout.lockstep import play
@@ -58,9 +57,7 @@ def trace_sizes(config: Config) -> tuple[int, int]:
 
 def build_policy(config: Config, corpus: Path, cache: Path, report: Callable[[str], None]) -> Path:
     """Folder of the demo policy in Hugging Face's layout; built when ``cache`` has none of the same inputs."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds, the others of the launch wait and find it
+    with hold_folder(cache, wait=True):  # one process builds, the others of the launch wait and find it
         return _built_policy(config, corpus, cache / policy_key(config, corpus), report)
 
 
@@ -78,7 +75,7 @@ def _built_policy(config: Config, corpus: Path, folder: Path, report: Callable[[
             f"{config.demo_policy.floor}: too little for GRPO to begin with; raise demo_policy.clean_max_steps, or set "
             "another demo_policy.seed"
         )
-    (folder / MEASURED).write_text(json.dumps({"equivalent": rate, "n": CHECKED}))
+    write_whole(folder / MEASURED, json.dumps({"equivalent": rate, "n": CHECKED}))
     return folder
 
 
@@ -110,11 +107,9 @@ def make_policy(config: Config, corpus: Path, folder: Path, report: Callable[[st
         encoded = [encode(trace, frame) for trace in made]
         batches = warm_start.trace_batches(encoded, policy.batch_size, name, policy.seed)
         start.stage(name, batches, steps, fall, until)
-    partial = folder.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    network.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    partial.rename(folder)
+    with whole_folder(folder) as partial:
+        network.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
     report(f"demo policy: built in {time.monotonic() - started:.0f} s: {folder}")
 
 

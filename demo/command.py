@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from sqale_grpo.env.files import write_whole
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config, save_config, split_words
@@ -59,9 +60,7 @@ def is_saved(config: Config, path: Path) -> bool:
 
 def write_summary(path: Path, summary: dict[str, Any]) -> None:
     """Write the summary whole: it marks a finished demo."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(summary))
-    partial.replace(path)
+    write_whole(path, json.dumps(summary))
 
 
 def show(console: Console, summary: dict[str, Any]) -> None:
@@ -142,8 +141,9 @@ def main(arguments: list[str] | None = None) -> int:
     report = write_report([folder], folder / "report.html")
     write_summary(folder / SUMMARY, summary)
     show(console, summary)
-    console.print(f"read it in a browser: {report}")
+    console.print(f"read it in a browser: {report}", markup=False)
     console.print(
-        f"the run lies in {folder}: episodes/*.parquet, metrics.jsonl, checkpoint-*/, evaluations/*/, {SUMMARY}"
+        f"the run lies in {folder}: episodes/*.parquet, metrics.jsonl, checkpoint-*/, evaluations/*/, {SUMMARY}",
+        markup=False,
     )
     return 0

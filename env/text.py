@@ -1,6 +1,6 @@
 """How results look: rows as a table, long things cut, nothing that a tokenizer cannot take.
 
-Names as SQLite compares them.
+Names as SQLite compares and reads them.
 """
 
 import re

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqale_grpo.env.files import whole_file
 from sqale_grpo.evaluate import published
 from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, sizes
 from sqale_grpo.evaluate.figures import Figure, figure
@@ -136,9 +137,7 @@ def _axes() -> tuple["Drawing", Any]:
 def _save(drawing: "Drawing", path: Path) -> Path:
     from matplotlib import rc_context
 
-    partial = path.with_suffix(".partial")
     # Neither a date nor random names in the file: the same figures give the same bytes.
-    with rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
-        drawing.savefig(partial, format="svg", metadata={"Date": None})
-    partial.replace(path)
+    with rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}), whole_file(path) as file:
+        drawing.savefig(file, format="svg", metadata={"Date": None})
     return path

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.records import TokenCounts
 from sqale_grpo.rollout.play import OpenEpisode
@@ -61,8 +62,9 @@ class ChunkProgress:
         if not self.console.is_terminal:
             seconds = time.monotonic() - self.started
             self.console.print(
-                f"{self.name}: {self.done} of {self.total} episodes  {rate}{lost}  {seconds:.0f} s",
+                f"{harmless(str(self.name))}: {self.done} of {self.total} episodes  {rate}{lost}  {seconds:.0f} s",
                 highlight=False,
+                markup=False,
                 soft_wrap=True,  # a log file has no width
             )
 

@@ -4,7 +4,6 @@ An evaluation lies in a folder: ``config.yaml``, ``episodes/NNNNNN.parquet`` (wh
 ``summary.json`` (written last), ``failed.json`` while questions have none of their episodes for a failure.
 """
 
-import os
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqale_grpo.env.files import whole_file
 from sqale_grpo.rollout.record import SCHEMA, plain
 from sqale_grpo.settings.run_folder import EPISODES
 
@@ -85,9 +85,8 @@ def write_records(folder: Path, number: int, records: Iterable[dict[str, Any]]) 
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{number:06d}.parquet"
     rows = [{name: plain(value) for name, value in record.items()} for record in records]
-    partial = path.with_suffix(".partial")
-    pq.write_table(pa.Table.from_pylist(rows, RECORD), partial)
-    os.replace(partial, path)
+    with whole_file(path) as file:
+        pq.write_table(pa.Table.from_pylist(rows, RECORD), file)
     return path
 
 

@@ -7,11 +7,9 @@ the same questions, phrasings, databases and (where the backend samples by key) 
 
 import dataclasses
 import datetime
-import fcntl
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from rich.console import Console
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.files import LOCK, PARTIAL, hold_folder, write_whole
 from sqale_grpo.evaluate.backend import Backend
 from sqale_grpo.evaluate.chunk import play_chunk
 from sqale_grpo.evaluate.metrics import summarize
@@ -41,7 +40,7 @@ from sqale_grpo.settings.evaluation import (
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.load import flatten, save_config
 
-BACKEND, LOCK, PARTIAL = "backend.json", ".lock", ".partial"
+BACKEND = "backend.json"
 
 
 class EvaluationError(UserError):
@@ -79,8 +78,7 @@ def run_evaluation(
             f"no question is left to average: the gold results of all {len(chosen)} chosen ones may change between "
             "two runs; set more questions=... or another seed=..."
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    with _only_one(folder):
+    with hold_folder(folder, error=ConfigError, instead="set another name=..."):
         check_folder(config, folder)  # another process may have begun since
         save_config(config, folder / CONFIG)
         facts, failed = _play_missing(config, folder, console, corpus, chosen, open_model)
@@ -221,17 +219,4 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
 
 
 def _write_json(path: Path, value: Any) -> None:
-    partial = path.with_suffix(PARTIAL)
-    partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
-@contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """Hold the folder; ConfigError where another process plays it."""
-    with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(f"another process plays the evaluation in {folder}; wait for it or end it") from error
-        yield
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -8,6 +8,7 @@ An episode played over a chat endpoint: messages instead of tokens, the template
 """
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,13 +16,13 @@ from typing import Any
 
 from sqale_grpo.env.episode import Finished
 from sqale_grpo.evaluate.backend import Backend, Failure
-from sqale_grpo.evaluate.http_client import Client, Refused, ServerError
 from sqale_grpo.evaluate.records import TokenCounts, token_counts
 from sqale_grpo.rollout.chat import ChatFrame
+from sqale_grpo.rollout.http import Client, Refused, ServerError
 from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.rollout.requests import Completion, play_requests
 from sqale_grpo.settings.check import ConfigError
-from sqale_grpo.settings.evaluation import EvaluationConfig
+from sqale_grpo.settings.evaluation import EvaluationConfig, ServerConfig
 from sqale_grpo.settings.sampling import Sampling
 
 Ask = Callable[[list[dict[str, str]], int, str], dict[str, Any]]  # messages, most tokens, name of the request
@@ -101,7 +102,10 @@ class ServerBackend:
 
     def ask(self, path: str, body: dict[str, Any], max_tokens: int, name: str) -> dict[str, Any]:
         """One request with the sampling parameters that this server takes."""
-        return self.client.post(path, {**body, **self._parameters(path), self.length: max_tokens}, name)
+        answer = self.client.post(path, {**body, **self._parameters(path), self.length: max_tokens}, name)
+        if problem := unreadable(answer):
+            raise Refused(200, f"{problem}: {self.client.shown(answer)}")
+        return answer
 
     def _play(self, each: OpenEpisode, pool: ThreadPoolExecutor) -> TokenCounts | Failure:
         try:
@@ -127,7 +131,7 @@ class ServerBackend:
             for api, prompt in ((TOKEN_IDS, ids), (TEXT, prompt_text(self.frame, ids))):
                 answer = self._probe(COMPLETIONS, {"prompt": prompt}, listed)
                 if isinstance(answer, Refused):
-                    said = str(answer)
+                    said = answer.what
                 elif "token_ids" not in answer["choices"][0] and self._loses_thinking(self.frame):
                     said = "it returns text without special tokens, and </think> is one in this tokenizer"
                 else:
@@ -141,7 +145,7 @@ class ServerBackend:
         if not isinstance(answer, Refused):
             return MESSAGES
         raise ConfigError(
-            f"{self.client.url} answers neither completions nor chat for model={self.config.model}: {answer}"
+            f"{self.client.url} answers neither completions nor chat for model={self.config.model}: {answer.what}"
         )
 
     def _loses_thinking(self, frame: ChatFrame) -> bool:
@@ -192,6 +196,27 @@ class ServerBackend:
         return {"model": config.model, **{name: value for name, value in given.items() if name not in self.not_sent}}
 
 
+def unreadable(answer: dict[str, Any]) -> str:
+    """What an answer lacks of the shape that the protocol gives it; "" where it can be read."""
+    if not isinstance(answer.get("choices"), list) or not answer["choices"]:
+        return "an answer without choices"
+    choice = answer["choices"][0]
+    if not isinstance(choice, dict):
+        return "a choice that is no object"
+    message, usage, ids = choice.get("message") or {}, answer.get("usage") or {}, choice.get("token_ids")
+    if not isinstance(message, dict) or not isinstance(usage, dict):
+        return "a message or a usage that is no object"
+    texts = [choice.get("text"), *(message.get(name) for name in ("content", "reasoning_content", "reasoning"))]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        return "a text that is none"
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    if not all(count is None or isinstance(count, int) for count in counts):
+        return "a usage that is no number"
+    if not (ids is None or (isinstance(ids, list) and all(isinstance(token, int) and token >= 0 for token in ids))):
+        return "token ids that are none"
+    return ""
+
+
 class TurnEngine:
     """An Engine of one episode: each turn is one request, answered when it is submitted."""
 
@@ -233,12 +258,19 @@ def written_ids(choice: dict[str, Any], frame: ChatFrame) -> list[int]:
     return [*ids, frame.stop_id] if choice.get("finish_reason") == "stop" else list(ids)
 
 
-def open_server(config: EvaluationConfig, make_client: Callable[..., Client] = Client) -> Backend:
+def client_of(section: ServerConfig, sleep: Callable[[float], None] = time.sleep) -> Client:
+    """The client of the section's server; ``sleep`` waits between two tries, in seconds."""
+    return Client(
+        section.url, section.timeout_seconds, section.retries, section.concurrency, section.key_variable, sleep
+    )
+
+
+def open_server(config: EvaluationConfig, make_client: Callable[[ServerConfig], Client] | None = None) -> Backend:
     """The server of ``config``, asked how it wants to be asked.
 
     ConfigError where no server answers, the key is refused, or it does not have the model.
     """
-    client = make_client(config.server)
+    client = (make_client or client_of)(config.server)
     try:
         return ServerBackend(config, client, _frame(config))
     except BaseException:

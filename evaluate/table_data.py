@@ -13,6 +13,9 @@ from typing import Any
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from sqale_grpo.env.files import write_whole
+from sqale_grpo.env.markdown import markdown_table
+from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate import published
 from sqale_grpo.evaluate.evaluations import Evaluation, policies, sizes
 from sqale_grpo.evaluate.figures import NOTHING, Figure, figure
@@ -41,22 +44,20 @@ class Table:
         lines = [
             f"### {self.title}",
             "",
-            _line(self.head),
-            _line(["---" if number < self.labels else "---:" for number in range(len(self.head))]),
-            *map(_line, self.rows),
+            markdown_table(self.head, self.rows, names=self.labels),
             "",
         ]
         return "\n".join([*lines, *(f"{note}\n" for note in self.notes)])
 
     def rich(self) -> RichTable:
-        """For a terminal. Names come from files: they are text, never markup."""
-        table = RichTable(title=Text(self.title), title_justify="left", caption_justify="left")
+        """For a terminal. Names come from files: they are text, never markup, nor anything that a terminal obeys."""
+        table = RichTable(title=_text(self.title), title_justify="left", caption_justify="left")
         for number, name in enumerate(self.head):
             # Names are told whole, in a narrow window too.
-            table.add_column(Text(name), justify="left" if number < self.labels else "right", overflow="fold")
+            table.add_column(_text(name), justify="left" if number < self.labels else "right", overflow="fold")
         for row in self.rows:
-            table.add_row(*map(Text, row))
-        table.caption = Text("\n".join(self.notes)) if self.notes else None
+            table.add_row(*map(_text, row))
+        table.caption = _text("\n".join(self.notes)) if self.notes else None
         return table
 
     def csv(self) -> str:
@@ -72,8 +73,8 @@ class Table:
         return out.getvalue()
 
 
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+def _text(cell: str) -> Text:
+    return Text(harmless(cell))
 
 
 def write_tables(tables: Sequence[Table], folder: Path, title: str, more: Sequence[str] = ()) -> list[Path]:
@@ -82,9 +83,7 @@ def write_tables(tables: Sequence[Table], folder: Path, title: str, more: Sequen
     texts: dict[str, Any] = {"tables.md": "\n".join([f"# {title}", "", *(table.markdown() for table in tables), *more])}
     texts |= {f"{table.name}.csv": table.csv() for table in tables}
     for name, text in texts.items():
-        partial = folder / f"{name}.partial"
-        partial.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-        partial.replace(folder / name)
+        write_whole(folder / name, text.rstrip("\n") + "\n")
     return [folder / name for name in texts]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate import published
 from sqale_grpo.evaluate.card_tables import benchmark_table, compute_table, literals_table, schema_size_table
 from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, failed_run, read_evaluations, sizes
@@ -92,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plots = draw_plots(evaluations, options.out)
     links = [f"![{plot.stem}]({plot.name})\n" for plot in plots]
     written = [*write_tables(tables, options.out, "Evaluation", [*links, NOTE]), *plots]
-    console.print(f"written: {', '.join(map(str, written))}", markup=False, highlight=False, soft_wrap=True)
+    console.print(harmless(f"written: {', '.join(map(str, written))}"), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -105,7 +106,9 @@ def _compare(before: str, after: str, console: Console) -> int:
         found = difference(first, second)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    console.print(f"{found.policy}: {found.text()} points, {found.n} questions", markup=False, highlight=False)
+    console.print(
+        harmless(f"{found.policy}: {found.text()} points, {found.n} questions"), markup=False, highlight=False
+    )
     return 0
 
 

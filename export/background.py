@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from sqale_grpo.env.files import partial_path
 from sqale_grpo.export.command import main
 
 
@@ -15,7 +16,7 @@ def push(checkpoint: Path, out: Path, repo: str, message: str) -> int:
     try:
         return main([str(checkpoint), "--out", str(out), "--no-verify", "--push", repo, "--message", message])
     finally:
-        for folder in (checkpoint, out, out.with_name(f"{out.name}.partial")):
+        for folder in (checkpoint, out, partial_path(out)):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,13 +1,14 @@
 """The model card of an export, made from its run: recipe, data, curves, evaluations, limits, citation."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from sqale_grpo.agent.bundle import NAME
-from sqale_grpo.export.curves import draw, read_metrics
+from sqale_grpo.env.markdown import markdown_table
+from sqale_grpo.export.curves import draw
 from sqale_grpo.export.weights import WeightsReport
+from sqale_grpo.rollout.record import METRICS, read_metrics
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import known_keys
 
@@ -54,7 +55,7 @@ CITATION = """\
 
 def write_card(out: Path, run: Path, checkpoint: Path, config: Config, weights: WeightsReport) -> None:
     """Write ``README.md`` and the curves into the export's folder ``out``."""
-    metrics = read_metrics(run)
+    metrics, _ = read_metrics(run / METRICS)
     update = _update(checkpoint)
     shown = metrics[:update] if update else metrics
     if shown:
@@ -137,7 +138,7 @@ def _training(config: Config, metrics: list[dict[str, Any]]) -> str:
     values = {name: _value(_key(config, name)) for name in RECIPE.values() if name in known_keys()}
     values["model.path"] = _base(config)
     rows = [[label, values[name]] for label, name in RECIPE.items() if name in values]
-    text = "## Training\n\n" + _table(["Setting", "Value"], rows)
+    text = "## Training\n\n" + markdown_table(["Setting", "Value"], rows)
     text += f"\n\nCorpus: `{config.corpus.name}`, split `{config.corpus.split}`"
     bands = ", ".join(config.corpus.difficulties)
     text += f", difficulty bands {bands}." if bands else "."
@@ -147,7 +148,7 @@ def _training(config: Config, metrics: list[dict[str, Any]]) -> str:
     names = ("reward", "equivalent_rate", "executable_rate", "parsable_rate", "invalid_rate", "rounds", "tool_calls")
     table = [[name, *(f"{line[name]:.3f}" for line in ends)] for name in names if name in ends[0] and name in ends[1]]
     heads = ["In training", *(f"update {line['update'] + 1}" for line in ends)]
-    return f"{text}\n\n![curves of the run]({CURVES})\n\n{_table(heads, table)}"
+    return f"{text}\n\n![curves of the run]({CURVES})\n\n{markdown_table(heads, table)}"
 
 
 def _key(config: Config, dotted: str) -> Any:
@@ -174,7 +175,8 @@ def evaluations(run: Path) -> str:
     if not rows:
         return ""
     text = "In brackets: the 95% interval. Every evaluation's questions are chosen by its seed, without a submit gate."
-    return f"## Evaluation\n\n{_table(['Evaluation', 'Policy', 'Questions', *EVALUATED.values()], rows)}\n\n{text}"
+    table = markdown_table(["Evaluation", "Policy", "Questions", *EVALUATED.values()], rows)
+    return f"## Evaluation\n\n{table}\n\n{text}"
 
 
 def _rate(summary: dict[str, Any], metric: str) -> str:
@@ -185,12 +187,6 @@ def _rate(summary: dict[str, Any], metric: str) -> str:
     interval = (summary.get("intervals") or {}).get(metric)
     between = f" ({' to '.join(form.format(end) for end in interval)})" if interval else ""
     return form.format(value) + between
-
-
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    heads = list(heads)
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _update(checkpoint: Path) -> int:

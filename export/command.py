@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from sqale_grpo.env.text import harmless
 from sqale_grpo.settings.check import ConfigError
 
 
@@ -34,7 +35,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def report(text: str) -> None:
     """One line of progress."""
-    print(text, flush=True)
+    print(harmless(text), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,8 +1,6 @@
 """A run's curves as one small picture: the four outcomes and the calls an episode, by update; static SVG."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 260, 40, 34, 28
@@ -14,18 +12,6 @@ RATES = {
 }
 FONT = 'font-family="sans-serif" font-size="11"'
 POINTS = 180  # a curve of 1,800 updates is drawn as means of ten
-
-
-def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The run's updates in order, a dict each; a last line that a kill cut off is left out."""
-    file = run / "metrics.jsonl"
-    found = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-        try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return found
 
 
 def means(values: Sequence[float], points: int = POINTS) -> list[float]:

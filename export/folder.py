@@ -1,7 +1,6 @@
 """The export of a run: weights, tokenizer, agent, prompts, model card and licence in one folder, written whole."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +14,8 @@ from transformers import AutoTokenizer
 from sqale_grpo.agent.bundle import NAME, ROOT, write_agent
 from sqale_grpo.agent.settings import Settings
 from sqale_grpo.demo.initial import policy_path
+from sqale_grpo.env.errors import first_line
+from sqale_grpo.env.files import whole_folder
 from sqale_grpo.env.prompts import Prompts
 from sqale_grpo.export.card import write_card
 from sqale_grpo.export.verify import verify
@@ -97,17 +98,22 @@ def export_run(
     if out.exists():
         raise ConfigError(f"{out} exists already; name another folder with --out, or remove it")
     source = find_source(path, report)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f"{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    with whole_folder(out) as partial:
+        fill(partial, source, report, dtype)
+        if verified:
+            verify(partial, report)
+    return out
+
+
+def fill(out: Path, source: ExportedRun, report: Callable[[str], None], dtype: str | None) -> None:
+    """Write everything that belongs to an export into the folder ``out``."""
     prompts = read_prompts(source.config.env.prompts)
     report(f"weights: {source.checkpoint} in the layout of {source.base}")
     with whole_weights(source) as trained:
         weights = export_weights(
             source.base,
             trained,
-            partial,
+            out,
             vision_trained=not source.config.model.freeze_vision,
             dtype=None if dtype is None else getattr(torch, dtype),
         )
@@ -115,19 +121,15 @@ def export_run(
         f"weights: {weights.trained} tensors from the checkpoint, {weights.kept} from the initial policy, "
         f"{weights.parameters:,} parameters"
     )
-    copy_files(source.base, partial)
+    copy_files(source.base, out)
     if dtype is not None:
-        set_dtype(partial, dtype)
-    write_generation_config(source, partial)
-    write_agent(partial / NAME, prompts, run_settings(source.config))
-    write_prompts(prompts, partial / PROMPTS)
-    (partial / RUN_CONFIG).write_text(run_config_text(source.checkpoint, source.config), encoding="utf-8")
-    shutil.copy(ROOT / "LICENSE", partial / "LICENSE")
-    write_card(partial, source.run, source.checkpoint, source.config, weights)
-    if verified:
-        verify(partial, report)
-    os.replace(partial, out)
-    return out
+        set_dtype(out, dtype)
+    write_generation_config(source, out)
+    write_agent(out / NAME, prompts, run_settings(source.config))
+    write_prompts(prompts, out / PROMPTS)
+    (out / RUN_CONFIG).write_text(run_config_text(source.checkpoint, source.config), encoding="utf-8")
+    shutil.copy(ROOT / "LICENSE", out / "LICENSE")
+    write_card(out, source.run, source.checkpoint, source.config, weights)
 
 
 def is_export(folder: Path, path: Path) -> bool:
@@ -195,8 +197,3 @@ def run_settings(config: Config) -> Settings:
 def write_prompts(prompts: Prompts, file: Path) -> None:
     """The run's prompts as a file that ``--prompts`` and ``env.prompts`` take."""
     file.write_text(json.dumps(asdict(prompts), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-
-
-def first_line(error: BaseException) -> str:
-    """A library's message cut to what a sentence can carry."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from sqale_grpo.env.errors import first_line
 from sqale_grpo.settings.check import ConfigError
 
 
@@ -42,7 +43,7 @@ def push_folder(
         api.create_repo(repo, private=private, exist_ok=True)
         api.upload_folder(repo_id=repo, folder_path=folder, commit_message=message)
     except Exception as error:  # a connection that fails raises the HTTP library's own errors, which are no OSError
-        reason = (str(error.__cause__ or error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error.__cause__ or error)
         raise ConfigError(
             f"{repo} was not pushed: {reason}; the export lies in {folder}, and the same command with --push goes on "
             "where it stopped (`hf auth login` gives this machine a token)"

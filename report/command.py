@@ -10,6 +10,7 @@ import argparse
 import signal
 from pathlib import Path
 
+from sqale_grpo.env.text import harmless
 from sqale_grpo.report.folders import ReportError
 from sqale_grpo.report.page import GROUPS, Page, write_report
 from sqale_grpo.report.watch import HOST, make_server
@@ -60,5 +61,5 @@ def main(arguments: list[str] | None = None) -> int:
         watch(given.runs, given.port, given.groups)
         return 0
     out = write_report(given.runs, given.out or given.runs[0] / "report.html", given.groups)
-    print(f"the report is {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    print(f"the report is {harmless(str(out))} ({out.stat().st_size / 1e6:.1f} MB)")
     return 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqale_grpo.env.errors import first_line
 from sqale_grpo.rollout.record import SCHEMA
 
 COLUMNS = ("update", "question_id", "candidate", "bucket", "tier", "ended_by", "reward", "gated")
@@ -114,5 +115,5 @@ class CountReader:
                 if self._known[path][1].episodes:
                     found.append(self._known[path][1])
             except (OSError, pa.ArrowException) as error:
-                notes.append(f"{path.name} cannot be read and was left out: {str(error).splitlines()[0]}")
+                notes.append(f"{path.name} cannot be read and was left out: {first_line(error)}")
         return found, notes

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from sqale_grpo.env.chance import rng
+from sqale_grpo.env.errors import first_line
 from sqale_grpo.report.counts import TIERS, RecordedGroup, read_columns
 from sqale_grpo.report.databases import Databases, GroupResults, Wanted, queries
 from sqale_grpo.report.drawing import draw
@@ -76,7 +77,7 @@ def read_groups(groups: Sequence[RecordedGroup]) -> tuple[dict[RecordedGroup, li
         try:
             table, _ = read_columns(path, COLUMNS)
         except (OSError, pa.ArrowException) as error:
-            notes.append(f"the episodes of {path.name} cannot be read, only counted: {str(error).splitlines()[0]}")
+            notes.append(f"the episodes of {path.name} cannot be read, only counted: {first_line(error)}")
             continue
         for group in members:
             rows[group] = table.slice(group.first, len(group.tiers)).to_pylist()

@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 
 from sqale_grpo.env.errors import UserError
+from sqale_grpo.rollout.record import METRICS, read_metrics
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.settings.run_folder import CONFIG, EPISODES
 
-METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 EVALUATIONS = "evaluations"
 
@@ -80,29 +80,6 @@ def distinct_names(paths: list[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]
-
-
-def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The updates' metrics in rising order, and notes on lines that are none: a write cut off, most likely.
-
-    An update that comes twice counts as it was written last.
-    """
-    if not path.is_file():
-        return [], []
-    by_update: dict[int, dict[str, Any]] = {}
-    notes = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line)
-            update = values["update"]
-            if type(update) is not int or update < 0:
-                raise ValueError(f"{update!r} is no update")
-            by_update[update] = values
-        except (ValueError, KeyError, TypeError, RecursionError):
-            notes.append(f"line {number} of {path.name} is cut off or damaged and was left out")
-    return [by_update[update] for update in sorted(by_update)], notes
 
 
 def _open_run(path: Path, name: str) -> RunFolder:

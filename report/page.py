@@ -11,7 +11,6 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -21,6 +20,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
+from sqale_grpo.env.files import write_whole
 from sqale_grpo.report.alarms import alarms
 from sqale_grpo.report.charts import chart_data
 from sqale_grpo.report.counts import TIERS, CountReader, FileCounts
@@ -249,13 +249,9 @@ def write_report(runs: Sequence[Path], out: Path, groups: int = GROUPS) -> Path:
     if os.path.isdir(out):  # False for a name that no file can have
         raise ReportError(f"{out} is a folder: name a file, as --out {out / 'report.html'}")
     html = Page(groups).render(folders)
-    partial = out.with_name(out.name + ".partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(html, encoding="utf-8", errors="replace")
-        os.replace(partial, out)
+        write_whole(out, html.encode("utf-8", errors="replace"))
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise ReportError(f"{out} cannot be written ({error.strerror}): name another file with --out") from error
     return out

@@ -7,6 +7,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from sqale_grpo.env.errors import first_line
 from sqale_grpo.rollout.policy_path import ADAPTER_FILE, is_adapter, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import ModelConfig
@@ -48,10 +49,9 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
 
 def cannot_load(path: str | Path, error: Exception) -> ConfigError:
     """What to say where transformers cannot read a policy."""
-    reason = str(error).strip().splitlines()[0]
     return ConfigError(
-        f"model.path={path} cannot be loaded ({reason}); name a folder, or a model on the Hub that this machine can "
-        "reach"
+        f"model.path={path} cannot be loaded ({first_line(error)}); name a folder, or a model on the Hub "
+        "that this machine can reach"
     )
 
 

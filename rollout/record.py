@@ -5,7 +5,6 @@ so it is whole or not there; a resumed run removes those after its checkpoint an
 """
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqale_grpo.env.episode import Episode
+from sqale_grpo.env.files import read_json_lines, whole_file
 
 _CALL = pa.struct(
     {
@@ -83,14 +83,31 @@ def plain(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
+METRICS = "metrics.jsonl"  # within the run's folder, one JSON object per update
+
+
+def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The updates' metrics in rising order, and a note on each line that holds none: most likely, a kill cut it off.
+
+    An update that comes twice counts as it was written last.
+    """
+    lines, damaged = read_json_lines(path, _has_update)
+    by_update = {line["update"]: line for line in lines}
+    notes = [f"line {number} of {path.name} is cut off or damaged and was left out" for number in damaged]
+    return [by_update[update] for update in sorted(by_update)], notes
+
+
+def _has_update(line: dict[str, Any]) -> bool:
+    return type(line.get("update")) is int and line["update"] >= 0
+
+
 def write_episodes(folder: Path, update: int, records: Iterable[dict[str, Any]]) -> Path:
     """Write the records of one update as ``folder/NNNNNN.parquet`` and return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{update:06d}.parquet"
     rows = [{name: plain(value) for name, value in record.items()} for record in records]
-    partial = path.with_suffix(".partial")
-    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), partial)
-    os.replace(partial, path)
+    with whole_file(path) as file:
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), file)
     return path
 
 

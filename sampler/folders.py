@@ -5,13 +5,14 @@ lock, and the next process that makes a folder in the same place removes what th
 """
 
 import atexit
-import fcntl
 import os
 import secrets
 import shutil
 import tempfile
 import threading
 from pathlib import Path
+
+from sqale_grpo.env.files import take_lock
 
 RAM_ROOT = Path("/dev/shm")
 _PREFIX = "sqale-episodes-"
@@ -46,7 +47,7 @@ def _make(root: Path) -> tuple[Path, int]:
         folder = root / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         lock = _lock_file(folder)
         handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        take_lock(handle, wait=True)
         if lock.exists():
             folder.mkdir(mode=0o700)
             return folder, handle
@@ -61,10 +62,8 @@ def _sweep(root: Path) -> None:
         except OSError:
             continue  # another user's, or just removed
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(lock.with_suffix(""))
-        except BlockingIOError:
-            pass
+            if take_lock(handle, wait=False):
+                _remove(lock.with_suffix(""))
         finally:
             os.close(handle)
 

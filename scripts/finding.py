@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.files import hold_folder
 from sqale_grpo.env.program import run_program
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
@@ -27,7 +28,7 @@ from sqale_grpo.settings.evaluation import EvaluationConfig, with_names
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.settings.of_run import run_evaluation_config
-from sqale_grpo.sweep.command import only_one, read_runs, run_all, sweep_files
+from sqale_grpo.sweep.command import read_runs, run_all, sweep_files
 from sqale_grpo.sweep.comparison import compare, write_comparison
 from sqale_grpo.sweep.file import SweepRun
 from sqale_grpo.sweep.finding_page import (
@@ -75,7 +76,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
     around(page)  # refuses a page without a place for the results now, not after the last run
     tested = load_config(TESTED, overrides)
     folder = Path(tested.output) / f"sweep-{Path(sweep).stem}"
-    with only_one(folder):
+    with hold_folder(folder, error=ConfigError):
         console.rule("base policy")
         base = base_policy(runs[0].config, console)
         refuse_other_base(runs)

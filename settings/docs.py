@@ -5,6 +5,7 @@ import inspect
 import json
 from typing import Any
 
+from sqale_grpo.env.markdown import markdown_table
 from sqale_grpo.settings.keys import Config
 
 INTRO = """# Configuration
@@ -28,15 +29,14 @@ def keys_markdown(kind: type = Config, intro: str = INTRO) -> str:
 
 
 def _table(fields: tuple[dataclasses.Field[Any], ...], prefix: str) -> str:
-    rows = ["| key | default | source | meaning |", "|---|---|---|---|"]
-    rows += [_row(field, prefix) for field in fields if not dataclasses.is_dataclass(field.type)]
-    return "\n".join(rows) + "\n"
+    rows = [_row(field, prefix) for field in fields if not dataclasses.is_dataclass(field.type)]
+    return markdown_table(["key", "default", "source", "meaning"], rows) + "\n"
 
 
-def _row(field: dataclasses.Field[Any], prefix: str) -> str:
+def _row(field: dataclasses.Field[Any], prefix: str) -> list[str]:
     default = field.default_factory() if callable(field.default_factory) else field.default
     text = field.metadata["help"] + _bounds(field.metadata)
-    return f"| `{prefix}{field.name}` | `{json.dumps(default)}` | {field.metadata['source']} | {text} |"
+    return [f"`{prefix}{field.name}`", f"`{json.dumps(default)}`", field.metadata["source"], text]
 
 
 def _bounds(rules: Any) -> str:

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sqale_grpo.env.errors import first_line
+from sqale_grpo.env.files import write_whole
 from sqale_grpo.settings.check import ConfigError, check_config
 from sqale_grpo.settings.files import find_config, is_file
 from sqale_grpo.settings.keys import Config
@@ -106,9 +107,7 @@ def to_yaml(config: Any) -> str:
 
 def save_config(config: Any, path: Path) -> None:
     """Write the whole configuration; a reader never sees half of it."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(to_yaml(config), encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, to_yaml(config))
 
 
 def flatten(config: Any) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 A whole checkpoint is marked, and only then do older ones go.
 """
 
-import fcntl
 import re
 import shutil
+from io import FileIO
 from pathlib import Path
-from typing import TextIO
 
+from sqale_grpo.env.files import hold_folder
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten, load_config, save_config
@@ -17,9 +17,8 @@ from sqale_grpo.settings.shape import is_main_process
 CONFIG = "config.yaml"
 EPISODES = "episodes"  # folder of the episodes' record
 COMPLETE = "complete"  # written last: a checkpoint without it was cut off
-LOCK = "lock"
 _NUMBERED = re.compile(r"checkpoint-(\d+)")  # another name, as of a copy that someone keeps, is none of ours
-_held: list[TextIO] = []  # locks of this process; they end with it, however it ends
+_held: dict[Path, FileIO] = {}  # locks of this process; they end with it, however it ends
 
 
 def run_folder(config: Config) -> Path:
@@ -43,7 +42,6 @@ def prepare_folder(config: Config, resume: bool) -> Path | None:
     elif checkpoint or (folder / EPISODES).exists():
         raise ConfigError(f"{folder} holds a run already; add --resume to go on with it, or set another name=...")
     if is_main_process():
-        folder.mkdir(parents=True, exist_ok=True)
         _hold(folder)
         save_config(config, saved)
     return checkpoint
@@ -77,16 +75,8 @@ def _checkpoints(folder: Path) -> list[Path]:
 def _hold(folder: Path) -> None:
     """Keep the folder for this process as long as it lives; ConfigError where another one has it.
 
-    Two runs that write one folder would spoil both. A record lock, since forked workers do not inherit it.
+    Two runs that write one folder would spoil both.
     """
-    file = (folder / LOCK).open("a")
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
-        file.close()
-        raise ConfigError(
-            f"another process runs in {folder}; wait for it or end it, or set another name=..."
-        ) from error
-    except OSError:
-        pass  # a file system without locks
-    _held.append(file)
+    key = folder.resolve()
+    if key not in _held:
+        _held[key] = hold_folder(folder, error=ConfigError, instead="set another name=...")

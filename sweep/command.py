@@ -8,7 +8,6 @@ hold for every run; BLOCK=true adds the runs of the file NAME_BLOCK.yaml beside 
 """
 
 import argparse
-import fcntl
 import shlex
 import signal
 from pathlib import Path
@@ -17,12 +16,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from sqale_grpo.env.files import hold_folder
+from sqale_grpo.env.text import harmless
+from sqale_grpo.rollout.record import METRICS, read_metrics
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import known_keys
 from sqale_grpo.sweep.comparison import compare, failures, rich_table, write_comparison
 from sqale_grpo.sweep.file import SweepRun, read_sweep
 from sqale_grpo.sweep.launch import launch
-from sqale_grpo.sweep.state import check_folders, metrics_lines, standing, start_command
+from sqale_grpo.sweep.state import check_folders, standing, start_command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         show_plan(runs)
         return 0
     folder = Path(runs[0].config.output) / f"sweep-{files[0].stem}"
-    with only_one(folder):
+    with hold_folder(folder, error=ConfigError):  # a second start of the sweep would run the same folders twice
         run_all(runs, options.jobs, console)
         return finish(runs, folder, console)
 
@@ -79,24 +81,6 @@ def show_plan(runs: list[SweepRun]) -> None:
         print(("# " if at.state == "finished" else "") + shlex.join(start_command(run)))
 
 
-class only_one:
-    """Hold a sweep's folder: a second start of the same sweep would run the same folders twice."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __enter__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = (self.folder / ".lock").open("w")
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(f"this sweep is running already: another process holds {self.folder}") from error
-
-    def __exit__(self, *_: Any) -> None:
-        self.lock.close()
-
-
 def run_all(runs: list[SweepRun], jobs: int, console: Console) -> None:
     """Run what is not finished, with a bar a running run."""
     # A plain kill is to end the runs as Ctrl-C does; a shell starts what it puts into the background deaf to Ctrl-C.
@@ -118,7 +102,7 @@ def run_all(runs: list[SweepRun], jobs: int, console: Console) -> None:
         for name in set(tasks) - {run.name for run in running}:
             bar.remove_task(tasks.pop(name))
         for run in running:
-            lines = metrics_lines(run.folder)
+            lines, _ = read_metrics(run.folder / METRICS)
             if run.name not in tasks:
                 tasks[run.name] = bar.add_task(run.name, total=run.config.train.updates, says="")
             says = f"equivalent {lines[-1]['equivalent_rate']:.0%}" if lines else "prepares"
@@ -127,7 +111,7 @@ def run_all(runs: list[SweepRun], jobs: int, console: Console) -> None:
     done = sum(standing(run).state == "finished" for run in runs)
     console.print(f"{len(runs)} runs, {done} of them finished, {jobs} at once")
     with bar:
-        launch(runs, jobs, lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True), tick)
+        launch(runs, jobs, lambda text: tell(console, text), tick)
 
 
 def finish(runs: list[SweepRun], folder: Path, console: Console) -> int:
@@ -136,12 +120,17 @@ def finish(runs: list[SweepRun], folder: Path, console: Console) -> int:
     console.print(rich_table(records, folder.name))
     table, lines = write_comparison(records, folder)
     for text in failures(records):
-        console.print(text, soft_wrap=True, markup=False, highlight=False)
+        tell(console, text)
     failed = [record["name"] for record in records if record["state"] != "finished"]
-    console.print(f"written to {table} and {lines}", soft_wrap=True)
+    tell(console, f"written to {table} and {lines}")
     if failed:
         console.print(f"{len(failed)} of {len(records)} runs failed; the same command runs them again", soft_wrap=True)
     return 1 if failed else 0
+
+
+def tell(console: Console, text: str) -> None:
+    """One line as it is: a run's last words may hold anything."""
+    console.print(harmless(text), soft_wrap=True, markup=False, highlight=False)
 
 
 def _parser() -> argparse.ArgumentParser:

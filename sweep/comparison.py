@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
+from sqale_grpo.env.files import write_whole
+from sqale_grpo.env.markdown import markdown_table
+from sqale_grpo.env.text import harmless
+from sqale_grpo.rollout.record import METRICS, read_metrics
 from sqale_grpo.sweep.file import SweepRun
-from sqale_grpo.sweep.state import metrics_lines, standing
+from sqale_grpo.sweep.state import standing
 
 # (key of metrics.jsonl, heading, format)
 TRAINING = (
@@ -41,8 +46,9 @@ def compare(runs: Sequence[SweepRun]) -> list[dict[str, Any]]:
             "error": at.error,
         }
         if at.state == "finished":
-            lines = metrics_lines(run.folder)[-LAST:]
-            record["training"] = {key: statistics.fmean(line[key] for line in lines) for key, _, _ in TRAINING}
+            lines = read_metrics(run.folder / METRICS)[0][-LAST:]
+            if lines:  # else its file was damaged or removed: a dash stands for each figure
+                record["training"] = {key: statistics.fmean(line[key] for line in lines) for key, _, _ in TRAINING}
             record["evaluations"] = {
                 path.parent.name: json.loads(path.read_text(encoding="utf-8"))
                 for path in sorted((run.folder / "evaluations").glob("*/summary.json"))
@@ -80,22 +86,16 @@ def write_comparison(records: Sequence[dict[str, Any]], folder: Path) -> tuple[P
     """``comparison.md`` and ``comparison.jsonl`` in ``folder``, each whole or not there; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [*records, *({"mean_of": row.pop("parameters"), **row} for row in means(records))]
-    written = []
-    for name, text in (
-        ("comparison.md", markdown(records)),
-        ("comparison.jsonl", "".join(json.dumps(line) + "\n" for line in lines)),
-    ):
-        partial = folder / f"{name}.partial"
-        partial.write_text(text, encoding="utf-8")
-        written.append(partial.replace(folder / name))
-    return written[0], written[1]
+    table, figures = folder / "comparison.md", folder / "comparison.jsonl"
+    write_whole(table, markdown(records))
+    write_whole(figures, "".join(json.dumps(line) + "\n" for line in lines))
+    return table, figures
 
 
 def markdown(records: Sequence[dict[str, Any]]) -> str:
     """The comparison as a Markdown table; below it what failed runs said last."""
     headings, rows = cells(records)
-    lines = [headings, ["---"] * 2 + ["---:"] * (len(headings) - 2), *rows]
-    table = "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    table = markdown_table(headings, rows, names=2) + "\n"
     failed = failures(records)
     return table + ("\n" + "".join(f"- {text}\n" for text in failed) if failed else "")
 
@@ -108,11 +108,11 @@ def failures(records: Sequence[dict[str, Any]]) -> list[str]:
 def rich_table(records: Sequence[dict[str, Any]], title: str) -> Table:
     """The same for a terminal."""
     headings, rows = cells(records)
-    table = Table(title=title)
+    table = Table(title=Text(harmless(title)))
     for position, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if position < 2 else "right", overflow="fold")
+        table.add_column(Text(harmless(heading)), justify="left" if position < 2 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(harmless(cell)) for cell in row))
     return table
 
 

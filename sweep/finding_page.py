@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sqale_grpo.env.files import write_whole
 from sqale_grpo.evaluate.card_tables import literals_table, schema_size_table
 from sqale_grpo.evaluate.evaluations import Evaluation, failed_run, policies, read_evaluation
 from sqale_grpo.evaluate.figures import NOTHING
@@ -69,8 +70,8 @@ def write_page(page: Path, results: FindingResults) -> list[Path]:
     plots = draw(main, results.benchmark, page.parent / "images")
     text = "\n".join([before + BEGIN, "", *blocks(main, ablations, results, plots), END]) + after
     lines = page.with_suffix(".jsonl")
-    _write(lines, "".join(json.dumps(line) + "\n" for line in run_lines(results)))
-    _write(page, text)
+    write_whole(lines, "".join(json.dumps(line) + "\n" for line in run_lines(results)))
+    write_whole(page, text)
     return [page, lines, *plots]
 
 
@@ -270,9 +271,3 @@ def draw(evaluations: Sequence[Evaluation], benchmark: str, folder: Path) -> lis
     except ModuleNotFoundError:
         print("no plots: matplotlib is not installed (pip install 'sqale-grpo[plot]')")
         return []
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

@@ -1,10 +1,10 @@
 """Where a sweep's run stands, read from its folder: nothing is kept elsewhere, so a kill loses nothing."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from sqale_grpo.env.files import write_whole
+from sqale_grpo.rollout.record import METRICS, read_metrics
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.load import flatten, load_config
 from sqale_grpo.settings.run_folder import CONFIG, latest_checkpoint
@@ -25,7 +25,7 @@ class Standing:
 
 def standing(run: SweepRun) -> Standing:
     """Finished: its last update's checkpoint is whole. Failed: its process ended with an error, and was not redone."""
-    updates = len(metrics_lines(run.folder))
+    updates = len(read_metrics(run.folder / METRICS)[0])
     checkpoint = latest_checkpoint(run.folder)
     if checkpoint is not None and checkpoint.name == f"checkpoint-{run.config.train.updates}":
         return Standing("finished", updates)
@@ -55,22 +55,8 @@ def mark_failed(run: SweepRun, code: int) -> str:
     said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
     ended = f"ended by signal {-code}" if code < 0 else f"exit status {code}"
     text = f"{ended}: {said}"
-    partial = run.folder / f"{FAILURE}.partial"
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(run.folder / FAILURE)
+    write_whole(run.folder / FAILURE, text)
     return text
-
-
-def metrics_lines(folder: Path) -> list[dict[str, Any]]:
-    """The run's metrics, an update a line; a last line that is being written, or was cut off, is left out."""
-    file = folder / "metrics.jsonl"
-    lines = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return lines
 
 
 def check_folders(runs: list[SweepRun]) -> None:

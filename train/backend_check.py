@@ -6,7 +6,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from sqale_grpo.rollout.vllm_server import ServerError, ask
+from sqale_grpo.rollout.http import ServerError
+from sqale_grpo.rollout.vllm_server import ask
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
 
@@ -53,10 +54,10 @@ def _check_server(config: Config) -> None:
     url, wait = config.rollout.vllm_server, config.rollout.vllm_server_wait
     _wait_for(url, wait)
     try:
-        info = ask(f"{url}/server_info?config_format=json", attempts=1, seconds=INFO_SECONDS)["vllm_config"]
+        info = ask(url, "/server_info?config_format=json", INFO_SECONDS, retries=0)["vllm_config"]
         requirements = _requirements(config, info)
     except (ServerError, LookupError, TypeError) as error:
-        reason = error if isinstance(error, ServerError) else "its answer is not of the expected form"
+        reason = error.what if isinstance(error, ServerError) else "its answer is not of the expected form"
         raise ConfigError(
             f"rollout.vllm_server={url} does not tell its configuration, as one that takes weights does ({reason}); "
             f"start it as: {SERVE}"
@@ -87,12 +88,12 @@ def _wait_for(url: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            ask(f"{url}/v1/models", attempts=1)
+            ask(url, "/v1/models", retries=0)
             return
         except ServerError as error:
             if time.monotonic() >= deadline:
                 raise ConfigError(
-                    f"rollout.vllm_server: no vLLM server answers ({error}); start one as: {SERVE} "
+                    f"rollout.vllm_server: no vLLM server answers ({error.what}); start one as: {SERVE} "
                     "(rollout.vllm_server_wait=SECONDS waits for one that is loading)"
                 ) from error
         time.sleep(POLL_SECONDS)

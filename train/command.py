@@ -10,10 +10,10 @@ from rich.console import Console
 
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.docs import keys_markdown
+from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.load import load_words, split_words, to_yaml
 from sqale_grpo.settings.shape import batch_shape, is_main_process, launched_processes
 from sqale_grpo.train.plan import print_plan
-from sqale_grpo.train.preflight import check_prompts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not split_words(options.inputs)[0]:
         raise ConfigError("no config file given; start from configs/recipe.yaml or configs/demo.yaml")
     batch_shape(config, launched_processes())
-    check_prompts(config)
+    read_prompts(config.env.prompts)
     console = Console(quiet=not is_main_process())
     console.print(to_yaml(config), markup=False, highlight=False)
     if options.dry_run:

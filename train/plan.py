@@ -13,6 +13,7 @@ from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
 from sqale_grpo.curriculum import gate_probability
 from sqale_grpo.curriculum.buckets import NAMES
+from sqale_grpo.env.text import harmless
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import prepare_command, prepared_folder
 from sqale_grpo.settings.keys import Config
@@ -78,7 +79,7 @@ def print_plan(config: Config, console: Console) -> None:
     started = launched_processes()
     batch_shape(config, started)
     console.print(totals(config))
-    console.print(corpus_text(config))
+    console.print(harmless(corpus_text(config)), markup=False)
     console.print(shape_table(config, sorted({*WORLD_SIZES, started})))
     console.print(schedule_table(config))
     console.print(anchor_text(config))

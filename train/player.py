@@ -7,11 +7,12 @@ from typing import Any
 
 from trl.models import unwrap_model_for_generation
 
+from sqale_grpo.rollout.http import ServerError
 from sqale_grpo.rollout.lockstep import play
 from sqale_grpo.rollout.play import PlayFunction
 from sqale_grpo.rollout.requests import Engine, play_requests
 from sqale_grpo.rollout.tokens import RolloutStats
-from sqale_grpo.rollout.vllm_server import ServerError, server_engine
+from sqale_grpo.rollout.vllm_server import server_engine
 from sqale_grpo.train.experiment import Experiment
 from sqale_grpo.train.sharded import unsharded
 

@@ -17,16 +17,12 @@ import pyarrow.parquet as pq
 
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.corpus.prepared import INDEX
+from sqale_grpo.env.files import write_whole
 from sqale_grpo.rollout.policy_path import DEMO, is_adapter, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.shape import check_corpus_size, is_main_process
-
-
-def check_prompts(config: Config) -> None:
-    """ConfigError where ``env.prompts`` names no file of prompts."""
-    read_prompts(config.env.prompts)
 
 
 def check_built(config: Config) -> None:
@@ -118,6 +114,4 @@ def check_inputs(config: Config, corpus: PreparedCorpus, folder: Path, resume: b
                 "another name=... to start a new run"
             )
     elif is_main_process():
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(now, indent=2), encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, json.dumps(now, indent=2))

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-from sqale_grpo.rollout.record import drop_episodes
+from sqale_grpo.env.files import write_whole
+from sqale_grpo.rollout.record import METRICS, drop_episodes, read_metrics
 from sqale_grpo.settings.run_folder import EPISODES
 
-METRICS = "metrics.jsonl"
 TIERS = ("equivalent", "executable", "parsable", "invalid")
 
 
@@ -72,23 +72,10 @@ class ProgressLog(TrainerCallback):
 
 def drop_lines(file: Path, update: int) -> None:
     """Keep the lines of the updates before ``update`` alone; a last line that a kill cut off goes too."""
-    kept = [line + "\n" for number, line in _lines(file) if number < update]
-    partial = file.with_suffix(".partial")
-    partial.write_text("".join(kept))
-    partial.replace(file)
+    kept = [line for line in read_metrics(file)[0] if line["update"] < update]
+    write_whole(file, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def logged_updates(folder: Path) -> int:
     """How many updates of the run in ``folder`` were logged, those that a resume plays again among them."""
-    return max((number + 1 for number, _ in _lines(folder / METRICS)), default=0)
-
-
-def _lines(file: Path) -> list[tuple[int, str]]:
-    """(update, line) of each whole line."""
-    lines = []
-    for line in file.read_text().splitlines() if file.exists() else ():
-        try:
-            lines.append((json.loads(line)["update"], line))
-        except json.JSONDecodeError:
-            break
-    return lines
+    return max((line["update"] + 1 for line in read_metrics(folder / METRICS)[0]), default=0)

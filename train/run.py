@@ -14,6 +14,7 @@ from trl import GRPOConfig
 from sqale_grpo.demo.initial import policy_path
 from sqale_grpo.rollout.policy import load_policy, load_tokenizer
 from sqale_grpo.settings.corpora import open_corpus
+from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.run_folder import prepare_folder, run_folder
 from sqale_grpo.settings.shape import accumulation, is_main_process, launched_processes
@@ -27,7 +28,6 @@ from sqale_grpo.train.preflight import (
     check_databases,
     check_inputs,
     check_model_path,
-    check_prompts,
     check_trackers,
     eligible_questions,
 )
@@ -145,7 +145,8 @@ def push_callbacks(config: Config, folder: Path, console: Console) -> list[Check
 def run(config: Config, resume: bool = False, console: Console | None = None) -> FinishedRun:
     """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
     console = console or Console()
-    for check in (check_built, check_backend, check_trackers, check_prompts, check_model_path):
+    read_prompts(config.env.prompts)
+    for check in (check_built, check_backend, check_trackers, check_model_path):
         check(config)
     set_up_libraries(config)
     start_deepspeed_on_cpu(config)
@@ -178,7 +179,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     check_world_size(trainer.accelerator.num_processes)
     trainer.remove_callback(PrinterCallback)
     if checkpoint is not None:
-        console.print(f"resuming from {checkpoint}")
+        console.print(f"resuming from {checkpoint}", markup=False)
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except BaseException:

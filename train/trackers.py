@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 from transformers.integrations import get_reporting_integration_callbacks
 
 from sqale_grpo.env.chance import rng
+from sqale_grpo.env.files import write_whole
 from sqale_grpo.rollout.record import SCHEMA
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten
@@ -44,9 +45,7 @@ def continue_run(config: Config, folder: Path) -> None:
         return
     file = folder / RUN_ID
     if not file.exists():
-        partial = file.with_suffix(".partial")
-        partial.write_text(os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4), encoding="utf-8")
-        partial.replace(file)
+        write_whole(file, os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4))
     os.environ["WANDB_RUN_ID"] = file.read_text(encoding="utf-8")
     os.environ["WANDB_RESUME"] = "allow"
     os.environ.setdefault("WANDB_DIR", str(folder))

@@ -226,6 +226,22 @@ def test_opening_what_is_not_prepared(tmp_path: Path) -> None:
         open_prepared(tmp_path)
 
 
+HOSTILE = "\x1b[2J\x1b[31mHACK \u202e[bold]"
+
+
+def test_what_a_data_set_says_is_shown_and_not_obeyed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database(tmp_path / "in/databases/shop/shop.sqlite")
+    record = {"question_id": f"q{HOSTILE}", "db_id": "shop", "question": HOSTILE, "evidence": HOSTILE}
+    record |= {"sql": f"{GOOD} OR name = '{HOSTILE}'", "difficulty": HOSTILE}
+    json_lines(tmp_path / "in/questions.jsonl", [record])
+    silent(tmp_path / "in", tmp_path / "out")
+    assert main(["inspect", str(tmp_path / "out")]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    assert "\x1b" not in shown and "\u202e" not in shown
+    written = "\\x1b[2J\\x1b[31mHACK\\u202e[bold]"
+    assert shown.count(written) >= 4, "the id, the question, the evidence and the query"
+
+
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own_questions(
         tmp_path / "in", [GOOD, "SELECT name FROM City LIMIT 1", "SELECT name FROM City WHERE id = 9", "SELEC"]

@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 from sqale_grpo.corpus import PreparedCorpus
-from sqale_grpo.evaluate.http_client import Client, Refused, ServerError, backoff, retry_after
 from sqale_grpo.evaluate.records import read_records
 from sqale_grpo.evaluate.runner import EvaluationError, run_evaluation
-from sqale_grpo.evaluate.server import open_server, turn_text
+from sqale_grpo.evaluate.server import client_of, open_server, turn_text
+from sqale_grpo.rollout.http import Client, Refused, ServerError, backoff, retry_after
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import ServerConfig, load_evaluation
 from tests.conftest import ROOT
@@ -93,7 +93,7 @@ def url(server: ThreadingHTTPServer) -> str:
 
 
 def client(server: ThreadingHTTPServer, waits: list[float], **values: object) -> Client:
-    return Client(ServerConfig(url=url(server), **values), waits.append)
+    return client_of(ServerConfig(url=url(server), **values), waits.append)
 
 
 def test_what_may_pass_is_tried_again_at_growing_distances(faulty):
@@ -151,7 +151,7 @@ def test_the_key_is_sent_and_never_shown(faulty, monkeypatch):
 def test_a_key_that_no_request_can_carry_is_one_sentence_without_it(key, monkeypatch):
     monkeypatch.setenv("MY_KEY", key)
     with pytest.raises(ConfigError, match="MY_KEY holds a line break or another character") as error:
-        Client(ServerConfig(key_variable="MY_KEY"))
+        client_of(ServerConfig(key_variable="MY_KEY"))
     assert "sk-" not in str(error.value)
 
 
@@ -166,7 +166,7 @@ def test_no_part_of_the_key_is_left_where_a_long_message_is_cut(faulty, monkeypa
 @pytest.mark.parametrize("address", ["http://127.0.0.1:abc/v1", "http://[::1/v1"])
 def test_an_address_that_is_none_is_one_sentence(address):
     with pytest.raises(ConfigError, match="server.url is no address"):
-        Client(ServerConfig(url=address))
+        client_of(ServerConfig(url=address))
 
 
 @pytest.mark.parametrize(
@@ -181,10 +181,12 @@ def test_an_address_that_is_none_is_one_sentence(address):
         ({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": "50"}}, "a usage that is no number"),
     ],
 )
-def test_an_answer_in_another_shape_fails_its_question_alone(faulty, answer, problem):
+def test_an_answer_in_another_shape_fails_its_question_alone(faulty, tmp_path, answer, problem):
+    backend = open_server(config(url(faulty), tmp_path))
     faulty.faults = [answer]
     with pytest.raises(Refused, match=problem):
-        client(faulty, []).post("/chat/completions", {}, "x")
+        backend.ask("/chat/completions", {}, 5, "x")
+    backend.close()
 
 
 def config(address: str, prepared: Path, *more: str):

@@ -5,6 +5,7 @@ import io
 
 import pytest
 import yaml
+from rich.console import Console
 
 from sqale_grpo.evaluate import published, tables
 from sqale_grpo.evaluate.evaluations import find_evaluations, read_evaluation, sizes
@@ -49,6 +50,15 @@ def test_schema_sizes_have_means_over_seeds_and_recall(runs):
     first = next(each for each in table.figures if each.policy == "large" and each.metric == "equivalent")
     assert (first.value, first.seeds, first.n, first.missing) == (0.8, 2, 20, ("unfinished",))
     assert first.low < 0.7 and first.high > 0.9  # wider than either seed's own spread of questions alone
+
+
+def test_names_are_shown_and_not_obeyed_on_a_terminal(tmp_path):
+    write_evaluation(tmp_path / "a", answers(5), model="\x1b[2J\x1b[31mHACK", group="\x9b[bold]", tables="gold")
+    console = Console(file=io.StringIO(), width=200)
+    for table in tables.all_tables(tables.read_evaluations([tmp_path])):
+        console.print(table.rich())
+    shown = console.file.getvalue()
+    assert "\x1b" not in shown and "\x9b" not in shown and "\\x9b[bold]" in shown
 
 
 def test_what_is_not_finished_is_shown_and_in_no_mean(runs):

@@ -12,9 +12,9 @@ from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.report.counts import COLUMNS, count_file
 from sqale_grpo.report.curves import run_curves
 from sqale_grpo.report.episodes import read_groups
-from sqale_grpo.report.folders import RunFolder, open_folder, open_folders, read_metrics
+from sqale_grpo.report.folders import RunFolder, open_folder, open_folders
 from sqale_grpo.report.page import Page
-from sqale_grpo.rollout.record import SCHEMA
+from sqale_grpo.rollout.record import SCHEMA, read_metrics
 from tests.helpers.reports import make_run
 from tests.report.test_folders import make_evaluation
 

@@ -108,7 +108,9 @@ def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
     )
     assert other.stdout is not None and other.stdin is not None and other.stdout.readline() == b"holds\n"
     for resume in (False, True):
-        with pytest.raises(ConfigError, match="another process runs in .*; wait for it or end it"):
+        with pytest.raises(
+            ConfigError, match=r"another process \(\d+ on .*\) holds .*; wait for it or end it, or set another name="
+        ):
             prepare_folder(config(tmp_path, "train.save_updates=3"), resume)
     assert load_config([tmp_path / "run" / CONFIG]).train.save_updates != 3, "the other run's configuration stays"
     other.kill()

@@ -54,7 +54,7 @@ def make_run(output: Path, config: str, seed: int | None, right: int | None) -> 
         (folder / "checkpoint-2").mkdir()
         (folder / "checkpoint-2" / "complete").touch()
         line = {"reward": 1.5, "equivalent_rate": 0.25, "invalid_rate": 0.0, "rounds": 4.0, "tool_calls": 5.0}
-        (folder / "metrics.jsonl").write_text(2 * (json.dumps(line) + "\n"))
+        (folder / "metrics.jsonl").write_text("".join(json.dumps({"update": n, **line}) + "\n" for n in (0, 1)))
         evaluated(folder, Path(config).stem.removeprefix("demo_"), right)
     parameters = {"config": config, **({"seed": seed} if seed else {})}
     settings = Config(name=name, output=str(output), seed=seed or 1, train=TrainConfig(updates=2))

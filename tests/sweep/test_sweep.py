@@ -1,13 +1,16 @@
 """A whole sweep with real training runs: the comparison, and what a second start does."""
 
+import io
 import json
 import shutil
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
-from sqale_grpo.sweep.comparison import cells, compare, markdown, means
+from sqale_grpo.sweep.command import tell
+from sqale_grpo.sweep.comparison import cells, compare, failures, markdown, means, rich_table
 from sqale_grpo.sweep.file import read_sweep
 from tests.conftest import ROOT
 from tests.sweep.test_file import sweep_file
@@ -68,6 +71,18 @@ def record(seed: int, corpus: str, state: str, value: float) -> dict:
         training = {"reward": value, "equivalent_rate": value, "invalid_rate": 0.0, "rounds": 2.0, "tool_calls": 3.0}
         found |= {"training": training, "evaluations": {"full": {"equivalent": value / 2, "table_recall": None}}}
     return found
+
+
+def test_the_last_words_of_a_run_are_shown_and_not_obeyed(tmp_path):
+    hostile = {**record(1, "a", "failed", 0.0), "name": "\x1b[2J[bold]", "error": "\x1b]0;title\x07"}
+    console = Console(file=io.StringIO(), width=120)
+    finish_runs = [hostile, record(2, "a", "finished", 0.5)]
+    console.print(rich_table(finish_runs, "\x1b[31m"))
+    for text in failures(finish_runs):
+        tell(console, text)
+    shown = console.file.getvalue()
+    assert "\x1b" not in shown and "\x07" not in shown
+    assert "\\x1b[2J[bold]" in shown and "\\x1b]0;title\\x07" in shown and "\\x1b[31m" in shown
 
 
 def test_means_are_over_the_finished_seeds_of_one_combination():

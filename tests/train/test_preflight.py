@@ -8,13 +8,13 @@ import pytest
 from sqale_grpo.corpus import CorpusError, PreparedCorpus, prepare
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import gold_limit, prepared_folder
+from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.train.preflight import (
     check_built,
     check_databases,
     check_model_path,
-    check_prompts,
     check_trackers,
     eligible_questions,
 )
@@ -38,7 +38,7 @@ def config(*overrides: str) -> Config:
 @pytest.mark.parametrize(
     ("check", "overrides", "says"),
     [
-        (check_prompts, ["env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
+        (lambda made: read_prompts(made.env.prompts), ["env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
         (check_model_path, ["model.path=./nowhere"], "there is no folder ./nowhere; name a run's folder"),
         (check_model_path, ["model.path=/a/b/c"], "or a model on the Hub"),
         (check_model_path, ["model.path=configs"], "configs is no run's folder and holds neither config.json nor"),
@@ -54,12 +54,12 @@ def test_prompts_that_lack_a_key_name_the_file_and_the_key(tmp_path: Path) -> No
     path = tmp_path / "mine.json"
     path.write_text('{"system": "x"}')
     with pytest.raises(ConfigError, match="mine.json lacks the key 'user'"):
-        check_prompts(config(f"env.prompts={path}"))
+        read_prompts(str(path))
 
 
 def test_what_is_right_passes(corpus: PreparedCorpus) -> None:
     check_built(config())
-    check_prompts(config())
+    read_prompts(None)
     check_model_path(config("model.path=Qwen/Qwen3.5-2B"))
     check_model_path(config("model.path=demo"))
     check_databases(corpus)

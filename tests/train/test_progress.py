@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from sqale_grpo.rollout.record import read_metrics
 from sqale_grpo.train.progress import ProgressLog, drop_lines, logged_updates
 
 RATES = {"equivalent_rate": 0.5, "executable_rate": 0.25, "parsable_rate": 0.25, "invalid_rate": 0.0}
@@ -29,6 +30,18 @@ def test_lines_from_the_resume_on_and_a_half_line_are_dropped(tmp_path: Path) ->
     drop_lines(file, 3)
     assert updates(file) == [0]
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_every_reader_of_the_metrics_leaves_out_the_same_lines(tmp_path: Path) -> None:
+    """The report, the export's card, a sweep and a resume read one file: a cut line in its middle is no end."""
+    file = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"update": n, **LOGS}) for n in (0, 1, 2)]
+    file.write_text(f"{lines[0]}\n{lines[1][:30]}\n{lines[2]}\n{lines[1][:50]}")
+    found, notes = read_metrics(file)
+    assert [line["update"] for line in found] == [0, 2] and len(notes) == 2
+    assert logged_updates(tmp_path) == 3
+    drop_lines(file, 3)
+    assert file.read_text() == f"{lines[0]}\n{lines[2]}\n"
 
 
 def test_an_update_is_a_line_in_the_file_and_on_a_terminal_a_bar_with_the_four_rates(tmp_path: Path) -> None:

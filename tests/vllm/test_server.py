@@ -17,10 +17,11 @@ import pytest
 import torch
 
 from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.rollout.http import ServerError
 from sqale_grpo.rollout.policy import load_policy
 from sqale_grpo.rollout.record import read_episodes
 from sqale_grpo.rollout.requests import play_requests
-from sqale_grpo.rollout.vllm_server import ServerError, ask, server_engine
+from sqale_grpo.rollout.vllm_server import ask, server_engine
 from sqale_grpo.settings.keys import ModelConfig
 from sqale_grpo.settings.run_folder import EPISODES
 from sqale_grpo.train.backend_check import check_backend
@@ -54,7 +55,7 @@ def server(work):  # noqa: F811
         deadline = time.monotonic() + 600
         while True:
             try:
-                ask(f"{url}/v1/models", attempts=1)
+                ask(url, "/v1/models", retries=0)
                 break
             except ServerError:
                 assert process.poll() is None and time.monotonic() < deadline, (work / "server.log").read_text()[-3000:]
