@@ -99,7 +99,7 @@ def run_pip(command):
     """Run pip; Failed with its own last error."""
     done = subprocess.Popen(command, stderr=subprocess.PIPE)
     said = []
-    for raw in done.stderr:
+    for raw in done.stderr or ():
         line = raw.decode("utf-8", "replace")
         said += PROGRESS.findall(line)
         if not line.startswith(("WARNING: Location", "ERROR")):

@@ -37,6 +37,35 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
             assert fragment in {anchor(heading) for heading in headings}, f"{link}: no such heading"
 
 
+PLACE = re.compile(r"`((?:[a-z_]+|\.[a-z]+)/[\w./*-]+\.(?:py|sh|yaml|yml|json|jsonl|sbatch|txt|svg))(?::\w+)?`")
+# Made by a command, or by the reader; or a file of a published corpus.
+MADE = ("build/", "data/", "runs/", "train/train", "databases/", "mimic_iii/")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    """The changelog and a table of renames may speak of what is gone."""
+    places = PLACE.findall(page.read_text(encoding="utf-8")) if page.name != "CHANGELOG.md" else ()
+    for place in places:
+        assert "NAME" in place or place.startswith(MADE) or list(ROOT.glob(place)), f"{page.name}: there is no {place}"
+
+
+OLD = re.compile(
+    r"(?:python -m|-m) (?:train|corpus|evaluate|reward|env|report|export|sweep|agent|demo)\b"
+    r"|\bpython scripts/(?:demo|report|export|sweep|build_agent)\b"
+    r"|^(?:from|import|>>> from) (?:env|sampler|reward|corpus|curriculum|train|evaluate|report)\b",
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_page_names_a_command_or_module_of_before(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    if page.name == "CHANGELOG.md":
+        text = re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)  # its table is of old names and new ones
+    assert not [match.group() for match in OLD.finditer(text)]
+
+
 def test_the_index_leads_to_every_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     linked = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in LINK.findall(index)}
@@ -110,7 +139,7 @@ def commands() -> Iterator[tuple[str, str]]:
         ):
             for line in block.replace("\\\n", " ").splitlines():
                 if "sqale-grpo train " in line:
-                    yield page.relative_to(ROOT).as_posix(), line.split("#")[0].strip()
+                    yield page.relative_to(ROOT).as_posix(), re.split(r" [#>]", line)[0].strip()
 
 
 def test_every_train_command_of_the_docs_is_valid() -> None:

@@ -31,7 +31,9 @@ def commands(page: Path) -> list[str]:
     """The commands of a page's code blocks, and of its tables' launches."""
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"```(?:bash|sh|console)?\n(.*?)```", text, flags=re.DOTALL)
-    lines = [line.split(" #")[0].strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines = [
+        re.split(r" #| > ", line)[0].strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()
+    ]
     lines += re.findall(r"^\|[^|]*\| (?:on each: )?`((?:sbatch )?scripts/launch/[^`]*)`", text, flags=re.MULTILINE)
     for blank, value in BLANKS.items():
         lines = [line.replace(blank, value) for line in lines]
@@ -47,6 +49,7 @@ def evaluation(words: list[str]) -> None:
     if words[0] == "tables":
         tables_parser().parse_args(words[1:])
     elif words[0] != "replay":  # its own test reads an episode
+        words = [word for word in words if word not in ("--keys", "--dry-run")]
         load_evaluation([word for word in words if "=" not in word], [word for word in words if "=" in word])
 
 

@@ -213,6 +213,7 @@ def test_every_ablation_changes_one_thing(path: Path) -> None:
     assert len({name.partition(".")[0] for name in changed}) == 1 and len(changed) <= 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=relative)
 def test_accelerate_reads_every_launch_file(path: Path) -> None:
     from accelerate.commands.config.config_args import load_config_from_file

@@ -9,12 +9,13 @@ almost always (TRL issue 4772), so the share is reported, and a correction that 
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, get_args
-
-import torch
+from typing import TYPE_CHECKING, Any, get_args
 
 from sqale_grpo.curriculum.buckets import NAMES
 from sqale_grpo.env.episode import EndedBy
+
+if TYPE_CHECKING:
+    import torch  # only an update's ratios need it; the report's records do without
 
 # TRL's metrics that are means over the tokens of one pass.
 TOKEN_MEANS = (
@@ -72,12 +73,12 @@ def _tokens(record: dict[str, Any]) -> int:
 
 
 def ratio_metrics(
-    trained: torch.Tensor,
-    sampled: torch.Tensor,
-    written: torch.Tensor,
+    trained: "torch.Tensor",
+    sampled: "torch.Tensor",
+    written: "torch.Tensor",
     cap: float,
     masks: str | None,
-    gather: Callable[[torch.Tensor], torch.Tensor],
+    gather: "Callable[[torch.Tensor], torch.Tensor]",
 ) -> dict[str, float]:
     """Ratios trainer/sampler over all processes' episodes.
 
@@ -86,6 +87,8 @@ def ratio_metrics(
     to it. ``gather`` collects rows of all processes (accelerate's). A token whose sampling log-probability is not a
     number counts as equal, as in the loss.
     """
+    import torch
+
     difference = torch.nan_to_num((trained - sampled) * written, nan=0.0).double()
     sums, tokens = gather(difference.sum(1)), gather(written.sum(1)).double()
     over = gather(((difference > torch.tensor(cap).log()) * written).sum(1)).double()

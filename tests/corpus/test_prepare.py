@@ -120,6 +120,7 @@ def test_sqale_end_to_end(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_demo_goes_the_same_way(tmp_path: Path) -> None:
     train = prepare("demo", None, tmp_path / "train", limit=60, workers=1, progress=False, seed=3)
     assert len(train) == 60 and train.summary["dropped"] == {}

@@ -59,6 +59,7 @@ def killed(command: list[str], out: Path, enough: int) -> int:
     return judged(out)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("corpus", "make"), [("sqale", slow_sqale), ("jsonl", slow_jsonl)])
 def test_killed_again_and_again(tmp_path: Path, corpus: str, make: Callable[[Path], Path]) -> None:
     source, out = make(tmp_path / "in"), tmp_path / "out"
@@ -101,6 +102,7 @@ def test_killed_between_the_marker_and_the_end(tmp_path: Path) -> None:
     assert not (tmp_path / "out/staging.work").exists()
 
 
+@pytest.mark.full
 def test_two_at_once_share_one_preparation(tmp_path: Path) -> None:
     source = slow_sqale(tmp_path / "in")
     command = [

@@ -1,5 +1,6 @@
 """Fixtures of the tests that roll out or train: a tiny random policy, a small database, small runs."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -83,8 +84,13 @@ def quick(
 
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where small training runs lie; they share one prepared corpus and one policy."""
-    return tmp_path_factory.mktemp("training")
+    """Where small training runs lie; they share one prepared corpus and one policy, across pytest's workers too."""
+    folder = tmp_path_factory.mktemp("training")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = tmp_path_factory.getbasetemp().parent / "prepared"
+        shared.mkdir(exist_ok=True)
+        (folder / "prepared").symlink_to(shared)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -138,6 +138,7 @@ def near_chains(chains, seed):
     return [(value if chance.random() < 0.5 else value + 0.5,) for value in chance.sample(values, len(values))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("chains", [5, 10, 20, 50])
 def test_the_bound_of_work_is_one_for_all_blocks(chains, monkeypatch):
     done = 0

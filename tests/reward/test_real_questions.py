@@ -127,6 +127,7 @@ def check(question, sandbox, connection, columns):
     return other.tier
 
 
+@pytest.mark.full
 def test_gold_and_mutations(questions, shared_data):
     tiers = Counter()
     with WorkerPool(workers=1) as pool:

@@ -148,6 +148,7 @@ def test_rewards_are_exact_and_below_the_top(f1, share, agrees):
     assert reward == pytest.approx(1 + 0.9 * f1 + 0.1 * share + 0.1 * agrees, rel=0, abs=6e-7)
 
 
+@pytest.mark.full
 def test_equal_rewards_have_no_advantage_in_float32():
     import torch
 
