@@ -18,7 +18,7 @@ from sqale_grpo.env.episode import Finished
 from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.records import TokenCounts, token_counts
 from sqale_grpo.rollout.chat import ChatFrame
-from sqale_grpo.rollout.http import Client, Refused, ServerError
+from sqale_grpo.rollout.http import HttpClient, RequestRefused, ServerError
 from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.rollout.requests import Completion, play_requests
 from sqale_grpo.settings.check import ConfigError
@@ -75,7 +75,7 @@ PROBE_TOKENS = 1
 class ServerBackend:
     """Plays every episode in a thread of its own, ``server.concurrency`` at once."""
 
-    def __init__(self, config: EvaluationConfig, client: Client, frame: ChatFrame | None) -> None:
+    def __init__(self, config: EvaluationConfig, client: HttpClient, frame: ChatFrame | None) -> None:
         """``frame``: of the model's tokenizer, None where it is not known. Raises ConfigError like ``open_server``."""
         self.config, self.client, self.frame = config, client, frame
         self.sampling = config.sampling.sampling()
@@ -104,7 +104,7 @@ class ServerBackend:
         """One request with the sampling parameters that this server takes."""
         answer = self.client.post(path, {**body, **self._parameters(path), self.length: max_tokens}, name)
         if problem := unreadable(answer):
-            raise Refused(200, f"{problem}: {self.client.shown(answer)}")
+            raise RequestRefused(200, f"{problem}: {self.client.shown(answer)}")
         return answer
 
     def _play(self, each: OpenEpisode, pool: ThreadPoolExecutor) -> TokenCounts | Failure:
@@ -130,7 +130,7 @@ class ServerBackend:
             ids = self.frame.prompt_ids([{"role": "user", "content": "Hello"}])
             for api, prompt in ((TOKEN_IDS, ids), (TEXT, prompt_text(self.frame, ids))):
                 answer = self._probe(COMPLETIONS, {"prompt": prompt}, listed)
-                if isinstance(answer, Refused):
+                if isinstance(answer, RequestRefused):
                     said = answer.what
                 elif "token_ids" not in answer["choices"][0] and self._loses_thinking(self.frame):
                     said = "it returns text without special tokens, and </think> is one in this tokenizer"
@@ -142,7 +142,7 @@ class ServerBackend:
             )
             raise ConfigError(f"server.api=completions cannot be used at {self.client.url}: {reason}")
         answer = self._probe(CHAT, {"messages": [{"role": "user", "content": "Hello"}]}, listed)
-        if not isinstance(answer, Refused):
+        if not isinstance(answer, RequestRefused):
             return MESSAGES
         raise ConfigError(
             f"{self.client.url} answers neither completions nor chat for model={self.config.model}: {answer.what}"
@@ -153,12 +153,12 @@ class ServerBackend:
         special = frame.tokenizer.convert_ids_to_tokens(frame.tokenizer.all_special_ids)
         return "skip_special_tokens" in self.not_sent and "</think>" in special
 
-    def _probe(self, path: str, body: dict[str, Any], listed: list[str]) -> dict[str, Any] | Refused:
+    def _probe(self, path: str, body: dict[str, Any], listed: list[str]) -> dict[str, Any] | RequestRefused:
         """A request of one token; parameters that the server names in a refusal are left out from then on."""
         while True:
             try:
                 return self.ask(path, body, PROBE_TOKENS, "probe")
-            except Refused as refusal:
+            except RequestRefused as refusal:
                 if refusal.status not in NO_ENDPOINT and self._leave_out(path, refusal.words):
                     continue
                 if re.search(r"model", refusal.words, re.IGNORECASE) and refusal.status == 404:
@@ -258,14 +258,14 @@ def written_ids(choice: dict[str, Any], frame: ChatFrame) -> list[int]:
     return [*ids, frame.stop_id] if choice.get("finish_reason") == "stop" else list(ids)
 
 
-def client_of(section: ServerConfig, sleep: Callable[[float], None] = time.sleep) -> Client:
+def client_of(section: ServerConfig, sleep: Callable[[float], None] = time.sleep) -> HttpClient:
     """The client of the section's server; ``sleep`` waits between two tries, in seconds."""
-    return Client(
+    return HttpClient(
         section.url, section.timeout_seconds, section.retries, section.concurrency, section.key_variable, sleep
     )
 
 
-def open_server(config: EvaluationConfig, make_client: Callable[[ServerConfig], Client] | None = None) -> Backend:
+def open_server(config: EvaluationConfig, make_client: Callable[[ServerConfig], HttpClient] | None = None) -> Backend:
     """The server of ``config``, asked how it wants to be asked.
 
     ConfigError where no server answers, the key is refused, or it does not have the model.

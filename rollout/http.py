@@ -40,7 +40,7 @@ class ServerError(UserError):
         self.what = what
 
 
-class Refused(ServerError):
+class RequestRefused(ServerError):
     """A request that the server understood and will not answer, now or later (4xx, or an answer of another form)."""
 
     def __init__(self, status: int, words: str) -> None:
@@ -50,7 +50,7 @@ class Refused(ServerError):
         self.status, self.words = status, words
 
 
-class Client:
+class HttpClient:
     """Asks one server for JSON. Safe for several threads."""
 
     def __init__(
@@ -83,8 +83,8 @@ class Client:
     def post(self, path: str, body: dict[str, Any], name: str) -> dict[str, Any]:
         """The answer to ``body``; ``name`` tells requests apart where chance spreads their retries.
 
-        ServerError after the last try, Refused for a 4xx or an answer that is no JSON object; ConfigError where the
-        key is refused.
+        ServerError after the last try, RequestRefused for a 4xx or an answer that is no JSON object; ConfigError where
+        the key is refused.
         """
         return self._ask("POST", path, body, name)
 
@@ -151,7 +151,7 @@ class Client:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise Refused(response.status_code, f"an answer that is no JSON object: {self._words(response)}")
+            raise RequestRefused(response.status_code, f"an answer that is no JSON object: {self._words(response)}")
         return answer
 
     def _refusal(self, response: httpx.Response) -> UserError:
@@ -161,7 +161,7 @@ class Client:
                 f"{self.url} refuses {have} the environment variable {self._key_variable} "
                 f"(status {response.status_code})"
             )
-        return Refused(response.status_code, self._words(response))
+        return RequestRefused(response.status_code, self._words(response))
 
     def _words(self, response: httpx.Response) -> str:
         try:

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from sqale_grpo.rollout.concurrent import ConcurrentEngine
-from sqale_grpo.rollout.http import Client, ServerError
+from sqale_grpo.rollout.http import HttpClient, ServerError
 from sqale_grpo.rollout.requests import Completion
 from sqale_grpo.settings.sampling import Sampling
 
@@ -46,7 +46,7 @@ def server_engine(
             raise ServerError(f"{url} answers without token ids and log-probabilities: {said}", WANTED) from error
 
     with (
-        closing(Client(url, REQUEST_SECONDS, connections=connections)) as client,
+        closing(HttpClient(url, REQUEST_SECONDS, connections=connections)) as client,
         ConcurrentEngine(complete, connections) as engine,
     ):
         yield engine
@@ -63,5 +63,5 @@ def model_name(url: str) -> str:
 
 def ask(url: str, path: str, seconds: float | None = None, **more: Any) -> dict[str, Any]:
     """One GET by a client of its own; ``seconds``: to wait, CHECK_SECONDS if None; ``more``: the client's arguments."""
-    with closing(Client(url, CHECK_SECONDS if seconds is None else seconds, **more)) as client:
+    with closing(HttpClient(url, CHECK_SECONDS if seconds is None else seconds, **more)) as client:
         return client.get(path)

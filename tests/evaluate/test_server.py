@@ -17,7 +17,7 @@ from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.evaluate.records import read_records
 from sqale_grpo.evaluate.runner import EvaluationError, run_evaluation
 from sqale_grpo.evaluate.server import client_of, open_server, turn_text
-from sqale_grpo.rollout.http import Client, Refused, ServerError, backoff, retry_after
+from sqale_grpo.rollout.http import HttpClient, RequestRefused, ServerError, backoff, retry_after
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import ServerConfig, load_evaluation
 from tests.conftest import ROOT
@@ -92,7 +92,7 @@ def url(server: ThreadingHTTPServer) -> str:
     return f"http://127.0.0.1:{server.server_port}/v1"
 
 
-def client(server: ThreadingHTTPServer, waits: list[float], **values: object) -> Client:
+def client(server: ThreadingHTTPServer, waits: list[float], **values: object) -> HttpClient:
     return client_of(ServerConfig(url=url(server), **values), waits.append)
 
 
@@ -125,7 +125,7 @@ def test_a_timeout_is_tried_again_and_then_told(faulty):
 def test_a_refusal_is_not_tried_again(faulty):
     faulty.faults = [(400, "the context holds 4096 tokens", {})]
     waits: list[float] = []
-    with pytest.raises(Refused, match="refuses the request \\(400\\): the context holds 4096 tokens"):
+    with pytest.raises(RequestRefused, match="refuses the request \\(400\\): the context holds 4096 tokens"):
         client(faulty, waits).post("/chat/completions", {}, "x")
     assert not waits and len(faulty.seen) == 1
 
@@ -138,7 +138,7 @@ def test_the_key_is_sent_and_never_shown(faulty, monkeypatch):
         mine.post("/chat/completions", {}, "x")
     assert faulty.seen[0][2] == f"Bearer {KEY}" and KEY not in str(error.value)
     faulty.faults = [(400, f"bad request of {KEY}", {})]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         mine.post("/chat/completions", {}, "x")
     assert KEY not in str(refused.value) and "***" in str(refused.value)
     monkeypatch.delenv("MY_KEY")
@@ -158,7 +158,7 @@ def test_a_key_that_no_request_can_carry_is_one_sentence_without_it(key, monkeyp
 def test_no_part_of_the_key_is_left_where_a_long_message_is_cut(faulty, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     faulty.faults = [(400, "x" * (300 - len(KEY) + 3) + KEY, {})]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         client(faulty, [], key_variable="MY_KEY").post("/chat/completions", {}, "x")
     assert KEY[:5] not in str(refused.value)
 
@@ -184,7 +184,7 @@ def test_an_address_that_is_none_is_one_sentence(address):
 def test_an_answer_in_another_shape_fails_its_question_alone(faulty, tmp_path, answer, problem):
     backend = open_server(config(url(faulty), tmp_path))
     faulty.faults = [answer]
-    with pytest.raises(Refused, match=problem):
+    with pytest.raises(RequestRefused, match=problem):
         backend.ask("/chat/completions", {}, 5, "x")
     backend.close()
 

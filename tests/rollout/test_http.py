@@ -12,7 +12,7 @@ import pytest
 
 import sqale_grpo.rollout.http as http
 from sqale_grpo.env.errors import UserError
-from sqale_grpo.rollout.http import Client, Refused, ServerError, backoff, may_pass
+from sqale_grpo.rollout.http import HttpClient, RequestRefused, ServerError, backoff, may_pass
 
 
 class Server(ThreadingHTTPServer):
@@ -64,7 +64,7 @@ def server() -> Iterator[Server]:
 def ask(server: Server, path: str, answers: list[Any], **more: Any) -> tuple[dict[str, Any], list[float]]:
     """The answer of a server that gives ``answers``, and the waits between the tries."""
     server.answers[path], waits = answers, []
-    with closing(Client(server.url, **{"seconds": 20.0, "sleep": waits.append, **more})) as client:
+    with closing(HttpClient(server.url, **{"seconds": 20.0, "sleep": waits.append, **more})) as client:
         return client.post(path, {"a": 1}, "x"), waits
 
 
@@ -76,7 +76,9 @@ def test_what_may_pass_is_tried_again(server: Server, status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422, 501])
 def test_a_refusal_is_not_tried_again(server: Server, status: int) -> None:
-    with pytest.raises(Refused, match=rf"refuses the request \({status}\): too long; change what it names") as error:
+    with pytest.raises(
+        RequestRefused, match=rf"refuses the request \({status}\): too long; change what it names"
+    ) as error:
         ask(server, "/a", [(status, '{"error": {"message": "too  long"}}')])
     assert server.asked == ["/a"] and error.value.status == status and error.value.words == "too long"
 
@@ -89,7 +91,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server: Server) -> None:
 
 @pytest.mark.parametrize("text", ["<html>", "[1]", "null", ""])
 def test_an_answer_that_is_no_object_is_refused(server: Server, text: str) -> None:
-    with pytest.raises(Refused, match="no JSON object"):
+    with pytest.raises(RequestRefused, match="no JSON object"):
         ask(server, "/a", [(200, text)])
 
 
@@ -102,7 +104,7 @@ def test_a_server_that_hangs_is_not_asked_for_hours(server: Server, monkeypatch:
 
 
 def test_the_error_is_the_users_and_says_what_to_do() -> None:
-    with pytest.raises(ServerError) as error, closing(Client("http://127.0.0.1:9", 1.0, retries=0)) as client:
+    with pytest.raises(ServerError) as error, closing(HttpClient("http://127.0.0.1:9", 1.0, retries=0)) as client:
         client.get("/v1/models")
     assert isinstance(error.value, UserError) and error.value.exit_status == 1
     assert str(error.value) == f"{error.value.what}; {http.START_AGAIN}"
@@ -111,5 +113,5 @@ def test_the_error_is_the_users_and_says_what_to_do() -> None:
 
 def test_without_a_key_of_its_own_a_client_sends_none(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with pytest.raises(Refused, match=r"\(401\)"):
+    with pytest.raises(RequestRefused, match=r"\(401\)"):
         ask(server, "/a", [(401, json.dumps({"detail": "who?"}))])

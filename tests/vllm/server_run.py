@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import save_file
 from trl.generation.vllm_client import VLLMClient
 
-from sqale_grpo.rollout.http import Client
+from sqale_grpo.rollout.http import HttpClient
 from tests.helpers.programs import program
 
 main = program("train")
@@ -24,7 +24,7 @@ def weights_by_file(url: str, path: Path) -> Iterator[None]:
 
     def send(self, metadata, named_params):
         save_file({name: p.detach().cpu().contiguous().clone() for name, p in named_params}, path)
-        Client(url, 600).post("/collective_rpc", {"method": "load_weights_file", "args": [str(path)]}, "weights")
+        HttpClient(url, 600).post("/collective_rpc", {"method": "load_weights_file", "args": [str(path)]}, "weights")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(VLLMClient, "init_communicator", lambda self, device=0: None)
