@@ -37,8 +37,8 @@ def key(default: Any, source: str, text: str, **bounds: Any) -> Any:
 
 def as_section(kind: type[S], section: Any, **changes: Any) -> S:
     """A section of ``kind`` with the values of ``section``, which has all of its keys, except for ``changes``."""
-    shared = {each.name: getattr(section, each.name) for each in dataclasses.fields(kind) if each.name not in changes}
-    return kind(**shared, **changes)
+    names = [each.name for each in dataclasses.fields(kind) if each.name not in changes]  # type: ignore[arg-type]
+    return kind(**{name: getattr(section, name) for name in names}, **changes)
 
 
 @dataclass
