@@ -1,6 +1,7 @@
 """The demo: watch GRPO teach a tiny policy to answer questions over databases that it has never seen.
 
     sqale-grpo demo [CONFIG ...] [seed=1] [section.key=value ...]
+    sqale-grpo demo build-policy [--out FOLDER]        the policy that it starts from, made anew
 
 Corpus, policy, evaluation before, GRPO, evaluation after on test schemas, and a table of both. A demo that was
 stopped is taken up where it stood; a finished one is left alone, and the next goes into a folder of its own.
@@ -17,12 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from sqale_grpo.env.files import write_whole
+from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config, save_config, split_words
-from sqale_grpo.settings.run_folder import CONFIG, latest_checkpoint, run_folder
+from sqale_grpo.settings.run_folder import CONFIG, run_folder
+from sqale_grpo.settings.shape import batch_shape
 
-SUMMARY = "summary.json"
+SUMMARY, PARTNER_LOG = "summary.json", "partner.log"
+PROCESSES = 2
+BUILD = "build-policy"
 ROWS = (
     ("equivalent", "equivalent", "{:.1%}"),
     ("executable", "executable, wrong", "{:.1%}"),
@@ -84,50 +89,44 @@ def show(console: Console, summary: dict[str, Any]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo of the given configuration files (default: ``demo``) and overrides."""
+    if arguments and arguments[0] == BUILD:
+        from sqale_grpo.demo.build import main as build_main  # late: it loads torch
+
+        return build_main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="sqale-grpo demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("inputs", nargs="*", metavar="CONFIG | section.key=value", help="files, then overrides")
-    files, overrides = split_words(parser.parse_args(arguments).inputs)
+    parser.add_argument("--processes", type=int, default=PROCESSES, help=f"that share the work ({PROCESSES})")
+    given = parser.parse_args(arguments)
+    files, overrides = split_words(given.inputs)
     config, unfinished = choose_folder(load_config(files or ["demo"], overrides))
+    batch_shape(config, given.processes)  # a number that the batch does not divide by is answered at once
     console = Console()
     started = time.monotonic()
     # Late, so that a wrong argument is answered before torch is loaded.
-    from sqale_grpo.demo.initial import policy_path
-    from sqale_grpo.evaluate.metrics import run_difference
-    from sqale_grpo.evaluate.records import SUMMARY as EVALUATED
-    from sqale_grpo.evaluate.records import read_records
-    from sqale_grpo.evaluate.runner import run_evaluation
-    from sqale_grpo.report.page import write_report
-    from sqale_grpo.settings.of_run import run_evaluation_config
-    from sqale_grpo.train.run import run, set_up_libraries
+    with console.status("loading torch"):
+        from sqale_grpo.demo.background import play_experiment
+        from sqale_grpo.demo.processes import partners
+        from sqale_grpo.evaluate.metrics import run_difference
+        from sqale_grpo.evaluate.records import SUMMARY as EVALUATED
+        from sqale_grpo.evaluate.records import read_records
+        from sqale_grpo.report.page import write_report
+        from sqale_grpo.settings.corpora import open_corpus
+        from sqale_grpo.train.run import set_up_libraries
 
     set_up_libraries(config)
     folder = run_folder(config)
-    seconds: dict[str, float] = {}
-
-    def timed(stage: str, make: Any) -> Any:
-        since = time.monotonic()
-        value = make()
-        seconds[stage] = time.monotonic() - since
-        return value
-
-    def evaluated(name: str, model: str | Path) -> Path:
-        asked = run_evaluation_config(config, name, model)
-        return timed(name, lambda: run_evaluation(asked, folder / "evaluations" / name, console))
-
     console.rule("corpus and policy")
-    path = timed("policy", lambda: policy_path(config, console))
-    console.rule("before")
+    for split in (config.corpus.split, config.evaluate.split):
+        open_corpus(config, split)
+    console.print(f"policy: {resolve_policy(config.model.path)}", markup=False, highlight=False, soft_wrap=True)
+    prepared = time.monotonic() - started
     folder.mkdir(parents=True, exist_ok=True)
     save_config(config, folder / CONFIG)
-    before = evaluated("before", path)
-    console.rule("GRPO")
-    timed("train", lambda: run(config, unfinished, console))
-    console.rule("after")
-    trained = latest_checkpoint(folder)
-    assert trained is not None, "a finished run has a checkpoint"
-    after = evaluated("after", trained)
+    with partners(given.processes, folder / CONFIG, unfinished, folder / PARTNER_LOG):
+        before, after, spent = play_experiment(config, unfinished, console, 0, given.processes)
+    seconds = {"preparation": prepared, **spent}
     difference, interval = run_difference(read_records(before), read_records(after))
     summary = {
         "before": json.loads((before / EVALUATED).read_text()),

@@ -1,8 +1,7 @@
 """The scripted explorer: plays demo episodes well, or leaves out look-ups, to warm-start the demo policy.
 
 It reads a train question's gold SQL, so it knows where the answer lies; what it writes down is only what its look-ups
-showed. Whatever it did not look up it guesses in the style of the demo corpus: a wrong prefix, another word for the
-column.
+showed. Whatever it did not look up it writes as the question has it: the bare noun, the concept, the plain word.
 """
 
 import json
@@ -17,8 +16,6 @@ from sqale_grpo.corpus.demo_words import (
     NOUNS,
     NUMBER_CONCEPTS,
     REFERENCE_STYLES,
-    TABLE_PREFIXES,
-    TABLE_SUFFIXES,
     TEXT_CONCEPTS,
 )
 from sqale_grpo.env.episode import Episode, Finished
@@ -29,9 +26,8 @@ _GOLD = re.compile(
     r" WHERE (?:b\.)?(?P<column>\w+) = '(?P<value>\w+)'"
 )
 _NOUNS = frozenset(NOUNS)
-_CONCEPT = {column: concept for concept, (words, _) in TEXT_CONCEPTS.items() for column in words}
-_SYNONYMS = {column: words for words, _ in TEXT_CONCEPTS.values() for column in words} | {
-    column: words for words in NUMBER_CONCEPTS.values() for column in words
+_CONCEPT = {column: concept for concept, (words, _) in TEXT_CONCEPTS.items() for column in words} | {
+    column: concept for concept, words in NUMBER_CONCEPTS.items() for column in words
 }
 
 
@@ -82,21 +78,23 @@ def read_plan(sql: str) -> Plan:
     return Plan(**match.groupdict())
 
 
-def guess(plan: Plan, chance: random.Random, tables: bool, columns: bool, values: bool) -> Plan:
-    """``plan`` with everything that was not looked up replaced by a guess."""
+def guess(plan: Plan, tables: bool, columns: bool, values: bool) -> Plan:
+    """``plan`` with everything that was not looked up written as the question has it, or as the first style has it.
+
+    Always the same guess: what is left to chance is which look-ups are made, and there alone GRPO has to choose.
+    """
     parts = dict(plan.__dict__)
     if not tables:
-        prefix, suffix = chance.choice(TABLE_PREFIXES), chance.choice(TABLE_SUFFIXES)
         for name in ("table", "parent"):
             if parts[name]:
-                parts[name] = prefix + noun(parts[name]) + suffix
+                parts[name] = noun(parts[name])
     if not columns:
-        parts["column"] = chance.choice(_SYNONYMS[plan.column])
+        parts["column"] = _CONCEPT[plan.column]
         if plan.number:
-            parts["number"] = chance.choice(_SYNONYMS[plan.number])
+            parts["number"] = _CONCEPT[plan.number]
         if plan.parent:
-            parts["reference"] = chance.choice(REFERENCE_STYLES).format(noun(plan.parent))
-            parts["key"] = chance.choice(KEY_STYLES).format(noun(plan.parent))
+            parts["reference"] = REFERENCE_STYLES[0].format(noun(plan.parent))
+            parts["key"] = KEY_STYLES[0].format(noun(plan.parent))
     if not values:
         parts["value"] = plan.value.rstrip("123456789")
     return Plan(**parts)
@@ -119,18 +117,16 @@ def explore(plan: Plan, habits: Habits, chance: random.Random) -> Iterator[str]:
     # A table whose name was guessed cannot be described, so its columns stay a guess too, unless the guess is right.
     columns = chance.random() < habits.columns
     values = chance.random() < habits.values
-    known = guess(plan, chance, tables, True, True)
+    known = guess(plan, tables, True, True)
     lost = (known.table, known.parent) != (plan.table, plan.parent)
-    known = guess(plan, chance, tables, columns, values) if not lost else guess(known, chance, True, False, False)
+    known = guess(plan, tables, columns, values) if not lost else guess(known, True, False, False)
     if chance.random() < habits.idle:
         yield call("look", "foreign_keys")
     if tables:
         yield call("find table", "list_tables")
     if columns:
-        if plan.parent and plan.number:
-            yield call("find column", "describe_table", table_name=known.table)
-        elif plan.parent:
-            yield call("find join", "foreign_keys", table_name=known.table)
+        if plan.parent:
+            yield call("find join", "describe_table", table_name=known.table)
         yield call("find column", "describe_table", table_name=known.filtered)
     if values:
         yield call(f"find {about}", "distinct_values", table_name=known.filtered, column_name=known.column)

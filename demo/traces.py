@@ -16,6 +16,7 @@ from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.sampler import open_episode_database, select_tables
 from sqale_grpo.settings.files import read_prompts
 
+CODE_WEIGHT = 5  # of a digit that the policy writes: a stored value's code, one or two of a trace's 170 tokens
 GATED = 0.3  # share of traces with a closed submit gate, so that the policy has met the refusal
 
 
@@ -74,13 +75,14 @@ def trace_text(trace: Trace) -> str:
 
 
 def encode(trace: Trace, frame: ChatFrame) -> tuple[list[int], list[int]]:
-    """Token ids of the whole trace, and 1 for each token that the policy is to write."""
+    """Token ids of the whole trace, and the weight in the loss of each token that the policy is to write, else 0."""
     ids = frame.prompt_ids(trace.messages)
     mask = [0] * len(ids)
+    digits = set(frame.tokenizer.convert_tokens_to_ids(list("0123456789")))
     for completion, answer in trace.turns:
         written = frame.tokenizer(completion, add_special_tokens=False)["input_ids"] + [frame.stop_id]
         ids += written
-        mask += [1] * len(written)
+        mask += [CODE_WEIGHT if token in digits else 1 for token in written]
         if answer is not None:
             told = [*frame.before_user_ids, *frame.rest_of_user_turn_ids(answer)]
             ids += told

@@ -5,29 +5,37 @@ stage skips look-ups, so that the policy calls tools but is often wrong: what GR
 """
 
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from sqale_grpo.corpus.demo_words import TEXT_CONCEPTS
+from sqale_grpo.demo.model import SPECIAL_TOKENS
 from sqale_grpo.env.chance import rng
 from sqale_grpo.settings.keys import DemoPolicyConfig
 
 Tokens = tuple[list[int], list[int]]
+Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 COPY_TOKENS = 24
+VALUES = 4  # of a list in the recall stage
+CODED_LISTS = 0.75  # share of the lists whose values have codes
 RISE_STEPS = 30
 SMOOTHING = 0.9
 
 
 def masked_loss(model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of the tokens of ``ids`` (rows, tokens) whose ``mask`` is 1.
+    """Mean cross-entropy of the tokens of ``ids`` (rows, tokens), weighted by ``mask``: 0 where the policy wrote none.
 
-    The head runs on those positions alone: most of a trace is tool text.
+    The head runs on the written positions alone: most of a trace is tool text.
     """
     wanted = mask[:, 1:] > 0
     hidden = model.model(input_ids=ids).last_hidden_state[:, :-1][wanted]
-    return torch.nn.functional.cross_entropy(model.lm_head(hidden), ids[:, 1:][wanted])
+    losses = torch.nn.functional.cross_entropy(model.lm_head(hidden), ids[:, 1:][wanted], reduction="none")
+    weights = mask[:, 1:][wanted].to(losses.dtype)
+    return (losses * weights).sum() / weights.sum()
 
 
 def pad(batch: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -41,7 +49,7 @@ def pad(batch: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, mask
 
 
-def copy_batches(vocabulary: int, rows: int, generator: torch.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def copy_batches(vocabulary: int, rows: int, generator: torch.Generator) -> Batches:
     """Random tokens twice over; the second half is to be predicted."""
     while True:
         half = torch.randint(5, vocabulary, (rows, COPY_TOKENS), generator=generator)
@@ -51,7 +59,46 @@ def copy_batches(vocabulary: int, rows: int, generator: torch.Generator) -> Iter
         yield ids, mask
 
 
-def trace_batches(traces: Sequence[Tokens], rows: int, *key: int | str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def recall_batches(tokenizer: PreTrainedTokenizerBase, rows: int, most_gap: int, chance: random.Random) -> Batches:
+    """A word as a question states it, a list of values as ``distinct_values`` shows it, then each value in SQL.
+
+    Predicted is what follows each word in SQL: its code in the list, or the closing quote. Random tokens stand between,
+    as many as chance wants: place does not find the code, only the word does.
+    """
+
+    def tokens(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    words = {word: tokens(word) for _, values in TEXT_CONCEPTS.values() for word in values}
+    codes, line, equals, quote = [tokens(str(code)) for code in range(1, 10)], tokens("\n"), tokens(" = '"), tokens("'")
+
+    def gap() -> list[int]:
+        return [chance.randrange(len(SPECIAL_TOKENS), len(tokenizer)) for _ in range(chance.randint(0, most_gap))]
+
+    def row() -> Tokens:
+        chosen = chance.sample(chance.choice(list(TEXT_CONCEPTS.values()))[1], VALUES)
+        coded = chance.random() < CODED_LISTS
+        values = [(words[word], chance.choice(codes) if coded else []) for word in chosen]
+        ids = gap() + words[chance.choice(chosen)] + gap()
+        ids += [token for word, code in values for token in line + word + code] + line
+        mask = [0] * len(ids)
+        for word, code in chance.sample(values, VALUES):
+            before = gap() + equals + word
+            ids += before + code + quote
+            mask += [0] * len(before) + [1] * (len(code) + len(quote))
+        return ids, mask
+
+    while True:
+        yield pad([row() for _ in range(rows)])
+
+
+def alternating(*streams: Batches) -> Batches:
+    """A batch of each stream in turn."""
+    for batches in zip(*streams, strict=True):
+        yield from batches
+
+
+def trace_batches(traces: Sequence[Tokens], rows: int, *key: int | str) -> Batches:
     """Batches of traces in seeded order, each trace once an epoch; neighbours in length stand together."""
     epoch = 0
     while True:
@@ -92,7 +139,7 @@ class WarmStart:
     def stage(
         self,
         name: str,
-        batches: Iterator[tuple[torch.Tensor, torch.Tensor]],
+        batches: Batches,
         steps: int,
         fall: tuple[float, float],
         until: float | None = None,

@@ -18,7 +18,7 @@ from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import RENAMED
 
-DEMO_POLICY = "demo-policy"
+DEMO_POLICY = ["demo", "policy"]  # the folder of the package that holds it
 UNREAD = ("turns", "question", "gold_sql", "opened_tables", "tables")
 
 
@@ -118,8 +118,8 @@ def model_name(model: str, config: dict[str, Any]) -> str:
     if config.get("backend") in ("oracle", "empty", "no_rows"):
         return str(config["backend"])
     parts = [part for part in model.replace("\\", "/").split("/") if part] or ["?"]
-    # The demo's policy lies under a digest, a checkpoint under a number: what is above says what it is.
-    inside = len(parts) > 1 and (parts[-1].startswith("checkpoint-") or parts[-2] == DEMO_POLICY)
+    # What is above the demo's policy, or a checkpoint's number, says what it is.
+    inside = len(parts) > 1 and (parts[-1].startswith("checkpoint-") or parts[-2:] == DEMO_POLICY)
     return parts[-2] if inside else parts[-1]
 
 

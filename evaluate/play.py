@@ -5,14 +5,12 @@ Files are merged left to right, overrides last. The same command goes on with an
 """
 
 import argparse
-import dataclasses
 from pathlib import Path
 
 from rich.console import Console
 
 from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
-from sqale_grpo.demo.initial import policy_path
 from sqale_grpo.evaluate.runner import check_folder, finished, run_evaluation
 from sqale_grpo.rollout.policy_path import DEMO, resolve_policy
 from sqale_grpo.settings.check import ConfigError
@@ -20,7 +18,7 @@ from sqale_grpo.settings.corpora import check_prepared, split_command, split_fol
 from sqale_grpo.settings.docs import keys_markdown
 from sqale_grpo.settings.evaluation import INTRO, EvaluationConfig, evaluation_folder, load_evaluation, with_names
 from sqale_grpo.settings.files import is_file, read_prompts
-from sqale_grpo.settings.load import load_config, to_yaml
+from sqale_grpo.settings.load import to_yaml
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,9 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     config = load_evaluation(files, [text for text in options.inputs if text not in files])
     console = Console()
     read_prompts(config.env.prompts)
-    if not options.dry_run:  # first: a corpus that is not there must not be noticed after a policy was built
+    if not options.dry_run:
         check_prepared(config.corpus, config.corpus.split, config.env.query_seconds)
-    config = with_names(config, resolve_model(config, console, build=not options.dry_run))
+    config = with_names(config, resolve_model(config))
     folder = evaluation_folder(config)
     check_folder(config, folder)
     console.print(to_yaml(config), markup=False, highlight=False)
@@ -53,20 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def resolve_model(config: EvaluationConfig, console: Console, build: bool = True) -> str:
-    """What ``config.model`` leads to: a run's newest checkpoint, a folder, or a name.
-
-    ``demo`` is the policy that the demo starts from, built where it is not cached and ``build`` is set.
-    """
-    if config.backend not in ("transformers", "vllm"):
-        return config.model
-    if config.model != DEMO:
-        return str(resolve_policy(config.model))
-    if not build:
-        return config.model
-    demo = load_config([DEMO])
-    place = dataclasses.replace(demo.corpus, prepared=config.corpus.prepared)
-    return policy_path(dataclasses.replace(demo, corpus=place), console)
+def resolve_model(config: EvaluationConfig) -> str:
+    """What ``config.model`` leads to: the demo's policy, a run's newest checkpoint, a folder, or a name."""
+    return str(resolve_policy(config.model)) if config.backend in ("transformers", "vllm") else config.model
 
 
 def plan_text(config: EvaluationConfig, folder: Path) -> str:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate.backend import Backend, Failure
@@ -30,6 +30,7 @@ class ChunkProgress:
         self.started = time.monotonic()
         # All of it fits into 80 columns.
         self.bar = Progress(
+            SpinnerColumn("line"),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeRemainingColumn(),

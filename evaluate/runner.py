@@ -10,6 +10,7 @@ import datetime
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,18 @@ from sqale_grpo.settings.load import flatten, save_config
 BACKEND = "backend.json"
 
 
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """This process's part of an evaluation that ``count`` processes play; ``wait`` returns when all have called it."""
+
+    rank: int = 0
+    count: int = 1
+    wait: Callable[[], None] = lambda: None
+
+
+ALONE = Share()
+
+
 class EvaluationError(UserError):
     """An evaluation that is not finished because questions failed for reasons outside of the model."""
 
@@ -54,11 +67,13 @@ def run_evaluation(
     folder: str | Path,
     console: Console | None = None,
     open_model: Callable[[EvaluationConfig], Backend] = open_backend,
+    share: Share = ALONE,
 ) -> Path:
     """Play the evaluation in ``folder``, or what is missing of it, and return the folder.
 
     A finished one is left as it is, and no model is loaded. ``open_model`` opens the backend. Raises ConfigError, also
     where the folder holds another evaluation; EvaluationError where questions failed: the same call tries them again.
+    ``share``: where several processes call this at once, each plays its part; the first one keeps the folder's files.
     """
     console, folder = console or Console(), Path(folder)
     config = with_names(config)
@@ -78,12 +93,24 @@ def run_evaluation(
             f"no question is left to average: the gold results of all {len(chosen)} chosen ones may change between "
             "two runs; set more questions=... or another seed=..."
         )
-    with hold_folder(folder, error=ConfigError, instead="set another name=..."):
-        check_folder(config, folder)  # another process may have begun since
-        save_config(config, folder / CONFIG)
-        facts, failed = _play_missing(config, folder, console, corpus, chosen, open_model)
-        _finish(config, folder, facts, failed)
+    with _held(folder, share):
+        if share.rank == 0:
+            check_folder(config, folder)  # another process may have begun since
+            save_config(config, folder / CONFIG)
+        share.wait()
+        facts, failed = _play_missing(config, folder, console, corpus, chosen, open_model, share)
+        share.wait()
+        if share.rank == 0:
+            _finish(config, folder, facts, failed | _lost_elsewhere(folder, chosen, failed))
+        share.wait()
     return folder
+
+
+def _held(folder: Path, share: Share) -> AbstractContextManager[Any]:
+    """The folder, held by the first of the processes that share it."""
+    if share.rank:
+        return nullcontext()
+    return hold_folder(folder, error=ConfigError, instead="set another name=...")
 
 
 def choose_questions(corpus: PreparedCorpus, count: int, seed: int, difficulties: Sequence[str] = ()) -> list[int]:
@@ -133,26 +160,32 @@ def _play_missing(
     corpus: PreparedCorpus,
     chosen: Sequence[int],
     open_model: Callable[[EvaluationConfig], Backend],
+    share: Share,
 ) -> tuple[dict[str, Any], dict[int, str]]:
-    """Play what has no record yet. Returns the backend's facts, and by question number what failed and why."""
-    files = record_files(folder)
-    done = {index for path in files for index in pq.read_table(path, columns=["index"]).column(0).to_pylist()}
+    """Play this process's share of what has no record yet.
+
+    Returns the backend's facts, and by question number what failed and why.
+    """
+    files, done = record_files(folder), _recorded(folder)
     missing = [index for index in chosen if index not in done]
+    share.wait()  # every process has seen the same files before one writes
     backend = open_model(config)
     failed: dict[int, str] = {}
     try:
-        _note_backend(folder, backend.facts)
+        if share.rank == 0:
+            _note_backend(folder, backend.facts)
         if not missing:
             return backend.facts, failed
         settings = episode_settings(config, config.schema)
-        number = 1 + max((int(path.stem) for path in files), default=-1)
-        step, causes = max(1, config.batch // config.candidates), corpus.unstable()
+        first = 1 + max((int(path.stem) for path in files), default=-1)
+        chunks, causes = shared_chunks(missing, max(1, config.batch // config.candidates), share), corpus.unstable()
+        own = sum(len(chunk) for _, chunk in chunks)
+        played = (len(chosen) - len(missing)) if share.count == 1 else 0
         with (
             ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools") as pool,
-            ChunkProgress(console, len(chosen) * config.candidates, len(chosen) - len(missing), config) as progress,
+            ChunkProgress(console, (played + own) * config.candidates, played, config) as progress,
         ):
-            for start in range(0, len(missing), step):
-                chunk = missing[start : start + step]
+            for number, chunk in chunks:
                 rows, lost = play_chunk(
                     corpus,
                     chunk,
@@ -164,8 +197,7 @@ def _play_missing(
                     causes=causes,
                 )
                 if rows:
-                    write_records(folder, number, rows)
-                    number += 1
+                    write_records(folder, first + number, rows)
                 failed |= lost
                 progress.advance(rows, len(lost))
                 if not rows:
@@ -173,6 +205,25 @@ def _play_missing(
         return backend.facts, failed
     finally:
         backend.close()
+
+
+def shared_chunks(missing: Sequence[int], most: int, share: Share) -> list[tuple[int, Sequence[int]]]:
+    """The chunks that this process plays, of at most ``most`` questions, each with its number among all."""
+    size = max(1, min(most, -(-len(missing) // share.count)))
+    chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
+    return list(enumerate(chunks))[share.rank :: share.count]
+
+
+def _recorded(folder: Path) -> set[int]:
+    """Numbers of the questions that have records."""
+    columns = [pq.read_table(path, columns=["index"]).column(0) for path in record_files(folder)]
+    return {index for column in columns for index in column.to_pylist()}
+
+
+def _lost_elsewhere(folder: Path, chosen: Sequence[int], failed: dict[int, str]) -> dict[int, str]:
+    """Questions that another process should have played and could not."""
+    missing = set(chosen) - _recorded(folder) - set(failed)
+    return dict.fromkeys(missing, "another process could not play it")
 
 
 def _note_backend(folder: Path, facts: dict[str, Any]) -> None:

@@ -13,13 +13,13 @@ from transformers import AutoTokenizer
 
 from sqale_grpo.agent.bundle import NAME, ROOT, write_agent
 from sqale_grpo.agent.settings import Settings
-from sqale_grpo.demo.initial import policy_path
 from sqale_grpo.env.errors import first_line
 from sqale_grpo.env.files import whole_folder
 from sqale_grpo.env.prompts import Prompts
 from sqale_grpo.export.card import write_card
 from sqale_grpo.export.verify import verify
 from sqale_grpo.export.weights import INDEX, export_weights
+from sqale_grpo.rollout.demo_policy import demo_policy_folder
 from sqale_grpo.rollout.policy import load_policy
 from sqale_grpo.rollout.policy_path import DEMO, is_adapter, resolve_policy
 from sqale_grpo.settings.check import ConfigError
@@ -69,9 +69,7 @@ def base_folder(config: Config, report: Callable[[str], None]) -> Path:
     """Folder of the run's initial policy; one on the Hub is downloaded, or found in the cache."""
     path = config.model.path
     if path == DEMO:
-        from rich.console import Console
-
-        return Path(policy_path(config, Console(quiet=True)))
+        return demo_policy_folder()
     if Path(path).is_dir():
         return Path(path)
     from huggingface_hub import snapshot_download

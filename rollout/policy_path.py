@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sqale_grpo.rollout.demo_policy import demo_policy_folder
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.run_folder import COMPLETE, CONFIG, latest_checkpoint
 
@@ -13,9 +14,12 @@ ADAPTER_FILE = "adapter_config.json"  # PEFT's: the folder holds LoRA adapters o
 def resolve_policy(path: str | Path) -> Path | str:
     """The folder or the Hub name of the policy that ``path`` means.
 
-    A run's folder stands for its newest complete checkpoint; a folder that holds a model or adapters for itself; all
-    else is a name on the Hub. ConfigError for a folder that holds no policy and for a checkpoint that was cut off.
+    ``demo`` is the policy that the package ships. A run's folder stands for its newest complete checkpoint; a folder
+    that holds a model or adapters for itself; all else is a name on the Hub. ConfigError for a folder that holds no
+    policy and for a checkpoint that was cut off.
     """
+    if str(path) == DEMO:
+        return demo_policy_folder()
     folder = Path(path).expanduser()
     if not folder.is_dir():
         if _written_as_folder(str(path)):

@@ -100,9 +100,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
 
 def base_policy(config: Config, console: Console) -> str:
     """The policy that every run begins with; ConfigError where there is none, or where it is under the floor."""
-    from sqale_grpo.demo.initial import policy_path  # late, so that a mistake is answered before torch is loaded
-
-    return str(resolve_policy(policy_path(config, console)))
+    return str(resolve_policy(config.model.path))
 
 
 def refuse_other_base(runs: list[SweepRun]) -> None:

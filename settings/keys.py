@@ -214,7 +214,7 @@ class EvaluateConfig(AskedConfig, SamplingConfig):
 
 @dataclass
 class DemoPolicyConfig:
-    """The demo policy, built where model.path is `demo`: it stands in for a pretrained checkpoint."""
+    """How `sqale-grpo demo build-policy` makes the policy that `model.path=demo` means; a run reads none of it."""
 
     hidden_size: int = key(64, "ours", "width", low=8)
     layers: str = key("lf", "ours", "l: linear attention (gated delta net), f: full attention, in order")
@@ -223,22 +223,21 @@ class DemoPolicyConfig:
     linear_head_dim: int = key(32, "ours", "width of a linear-attention head", low=8)
     vocab_size: int = key(1_200, "ours", "tokens of the byte-pair tokenizer, trained on the train split", low=300)
     copy_loss: float = key(
-        0.05, "ours", "warm start, first stage: copy random text until the loss is under this", above=0
+        0.05, "ours", "first and second stage, recall and copying: until the loss is under this", above=0
     )
-    copy_max_steps: int = key(600, "ours", "first stage: give up after so many steps", low=1)
-    clean_loss: float = key(0.006, "ours", "second stage: clean traces until the loss is under this", above=0)
-    clean_max_steps: int = key(900, "ours", "second stage: go on to the third after so many steps at the latest", low=1)
-    imperfect_steps: int = key(300, "ours", "third stage: steps on traces that skip look-ups", low=0)
-    careful_traces: int = key(3_000, "ours", "traces of the second stage, one a question", low=1)
-    imperfect_traces: int = key(1_500, "ours", "traces of the third stage, one a question", low=1)
+    copy_max_steps: int = key(600, "ours", "the same: go on to the next after so many steps at the latest", low=1)
+    clean_steps: int = key(2_700, "ours", "third stage: steps on traces that make every look-up", low=2)
+    imperfect_steps: int = key(500, "ours", "fourth stage: steps on traces that skip look-ups", low=0)
+    careful_traces: int = key(3_000, "ours", "traces of the third stage, one a question", low=1)
+    imperfect_traces: int = key(3_000, "ours", "traces of the fourth stage, one a question", low=1)
     max_tables: int | None = key(None, "ours", "most tables of a trace's database; null: sampler.max_tables", low=1)
-    look_tables: float = key(0.5, "ours", "third stage: probability of looking for the table's name", low=0, high=1)
-    look_columns: float = key(0.5, "ours", "third stage: probability of looking for the columns", low=0, high=1)
-    look_values: float = key(0.6, "ours", "third stage: probability of looking for a value", low=0, high=1)
+    look_tables: float = key(0.5, "ours", "fourth stage: probability of looking for the table's name", low=0, high=1)
+    look_columns: float = key(0.5, "ours", "fourth stage: probability of looking for the columns", low=0, high=1)
+    look_values: float = key(0.4, "ours", "fourth stage: probability of looking for a value", low=0, high=1)
     try_query: float = key(
-        0.65, "ours", "third stage: probability of running the query before it is submitted", low=0, high=1
+        0.65, "ours", "fourth stage: probability of running the query before it is submitted", low=0, high=1
     )
-    idle: float = key(0.1, "ours", "third stage: probability of a call that serves nothing", low=0, high=1)
+    idle: float = key(0.1, "ours", "fourth stage: probability of a call that serves nothing", low=0, high=1)
     muon_rate: float = key(0.01, "ours", "peak learning rate of the warm start for the matrices (Muon)", above=0)
     learning_rate: float = key(0.01, "ours", "the same for the other weights (AdamW)", above=0)
     batch_size: int = key(4, "ours", "traces a step", low=1)

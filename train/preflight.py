@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.corpus.prepared import INDEX
 from sqale_grpo.env.files import write_whole
-from sqale_grpo.rollout.policy_path import DEMO, is_adapter, resolve_policy
+from sqale_grpo.rollout.policy_path import is_adapter, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
@@ -49,7 +49,7 @@ def check_trackers(config: Config) -> None:
 def check_model_path(config: Config) -> None:
     """ConfigError where ``model.path`` is a folder that holds no policy, or adapters alone."""
     path = config.model.path
-    if path != DEMO and is_adapter(resolve_policy(path)):
+    if is_adapter(resolve_policy(path)):
         raise ConfigError(
             f"model.path={path} holds LoRA adapters, which a reference policy cannot be loaded from; merge them into "
             "their model first: sqale-grpo export"

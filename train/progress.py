@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
 from sqale_grpo.env.files import write_whole
@@ -27,6 +27,7 @@ class ProgressLog(TrainerCallback):
         self.console = console
         # All of it fits into 80 columns.
         self.bar = Progress(
+            SpinnerColumn("line"),  # moves while an update is played, which takes seconds to minutes
             BarColumn(bar_width=8),
             MofNCompleteColumn(),
             TimeRemainingColumn(),

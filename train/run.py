@@ -11,8 +11,7 @@ from rich.console import Console
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from sqale_grpo.demo.initial import policy_path
-from sqale_grpo.rollout.policy import load_policy, load_tokenizer
+from sqale_grpo.rollout.policy import load_policy, load_tokenizer, resolve_policy
 from sqale_grpo.settings.corpora import open_corpus
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
@@ -160,7 +159,7 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     check_inputs(config, corpus, folder, resume)
     if is_main_process():
         continue_run(config, folder)
-    path = policy_path(config, console)
+    path = resolve_policy(config.model.path)
     tokenizer = load_tokenizer(path)
     experiment = make_experiment(config, folder, corpus, eligible, tokenizer)
     progress, sent = ProgressLog(folder, console), logged_updates(folder)

@@ -60,5 +60,6 @@ def test_each_look_up_is_needed(corpus):
 
 def test_what_was_looked_up_is_not_guessed(corpus):
     plan = read_plan(corpus.gold_sqls()[0])
-    assert guess(plan, random.Random(1), True, True, True) == plan
-    assert guess(plan, random.Random(1), True, True, False).table == plan.table
+    assert guess(plan, True, True, True) == plan
+    assert guess(plan, True, True, False).table == plan.table
+    assert guess(plan, False, True, True).column == plan.column

@@ -29,7 +29,7 @@ SHORT = [
     "demo_policy.careful_traces=120",
     "demo_policy.imperfect_traces=10",
     "demo_policy.copy_max_steps=10",
-    "demo_policy.clean_max_steps=120",
+    "demo_policy.clean_steps=120",
     "demo_policy.imperfect_steps=1",
 ]
 

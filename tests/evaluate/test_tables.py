@@ -236,7 +236,7 @@ def test_evaluations_of_a_training_run_are_found(tmp_path):
     [
         ("runs/demo-seed1/checkpoint-25", "demo-seed1"),
         ("Qwen/Qwen3.5-2B", "Qwen3.5-2B"),
-        ("data/prepared/demo-policy/ba00ea078fcc4bd3", "demo-policy"),
+        ("lib/sqale_grpo/demo/policy", "demo"),
     ],
 )
 def test_a_policy_without_a_group_has_its_models_name(tmp_path, model, name):

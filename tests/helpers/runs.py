@@ -10,15 +10,8 @@ from safetensors.torch import load_file
 from sqale_grpo.rollout.record import read_episodes
 from tests.helpers.launch import Starter
 
-# Warm-started just enough to write calls, many of which parse: rewards differ within a group, so gradients are not 0.
+# From the demo's policy: it writes calls, many of which parse, so rewards differ within groups and gradients are not 0.
 SMALL = [
-    "demo_policy.careful_traces=150",
-    "demo_policy.clean_max_steps=160",
-    "demo_policy.imperfect_traces=60",
-    "demo_policy.imperfect_steps=30",
-    "demo_policy.copy_max_steps=150",
-    "demo_policy.head_dim=64",
-    "demo_policy.floor=0",
     "rollout.temperature=0.7",
     "train.questions_per_update=3",
     "train.candidates=4",

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sqale_grpo.rollout.demo_policy import demo_policy_folder
 from sqale_grpo.settings.run_folder import latest_checkpoint
 from sqale_grpo.train.anchor import FILE as REFERENCE
 from tests.helpers.checkpoints import with_vision_tower
@@ -35,10 +36,9 @@ SCORED = ("sql", "tier", "f1", "join_share", "error", "ended_by", "opened_tables
 
 @pytest.fixture(scope="module")
 def recipe(starter: Starter, work: Path) -> list[str]:
-    """Overrides of all runs here: a full checkpoint around the small warm-started policy."""
-    train(starter, work, "maker", *SHORT, "train.updates=1")  # prepares corpus and policy where no other test did
-    policy = next((work / "prepared" / "demo-policy").glob("*/config.json")).parent
-    full = with_vision_tower(policy, work / "full")
+    """Overrides of all runs here: a full checkpoint around the demo's policy."""
+    train(starter, work, "maker", *SHORT, "train.updates=1")  # prepares the corpus where no other test did
+    full = with_vision_tower(demo_policy_folder(), work / "full")
     return [f"model.path={full}", *SHORT, "train.updates=3"]
 
 
