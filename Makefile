@@ -4,6 +4,7 @@
 #   make quick           the tests that need no torch: under a minute on two idle cores
 #   make test            the tests that every change must pass, on all cores (JOBS=4 for four, JOBS=0 for one process)
 #   make lint | fix      ruff and mypy | let ruff mend what it can
+#   make roundings       the tests that touch torch, under other processors' rounding and with two threads
 #   make slow | fuzz     tests of minutes | property tests with many more examples
 #   make vllm-env        an environment with vLLM in .venv-vllm: vLLM itself where there is a GPU, a CPU build for tests elsewhere
 #   make vllm-test       the tests that need it, and those of rollouts with its older transformers
@@ -27,7 +28,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TOGETHER = -n $(JOBS) --dist loadfile
 
-.PHONY: demo finding quick test types lint fix slow fuzz vllm-env vllm-test browser bench agent clean install
+.PHONY: demo finding quick test roundings types lint fix slow fuzz vllm-env vllm-test browser bench agent clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -51,6 +52,13 @@ quick: $(TEST_STAMP)
 
 test: $(TEST_STAMP)
 	$(PYTEST) $(TOGETHER) $(ARGS)
+
+# The tests that touch torch, as other processors and two threads sum: no test may lean on one rounding.
+TORCH_TESTS = tests/rollout tests/train tests/demo tests/sweep tests/evaluate tests/agent tests/export
+roundings: $(TEST_STAMP)
+	@for rounding in default avx2; do echo "== $$rounding"; \
+		ATEN_CPU_CAPABILITY=$$rounding ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) $(TOGETHER) $(TORCH_TESTS) $(ARGS) || exit 1; done
+	@echo "== two threads"; TEST_THREADS=2 OMP_NUM_THREADS=2 $(BIN)/python -m pytest $(TOGETHER) $(TORCH_TESTS) $(ARGS)
 
 slow: $(TEST_STAMP)
 	$(PYTEST) -m slow $(ARGS)

@@ -164,7 +164,7 @@ def measure(config: Config, folder: Path, corpus: Path) -> dict[str, float]:
     plain = dataclasses.replace(evaluated, temperature=1.0, top_p=1.0, top_k=0)
     sampled = _play(asked, network, frame, corpus, evaluated, config.demo_policy.seed)
     trained = _play(asked, network, frame, corpus, plain, config.demo_policy.seed)
-    opened = [set(p.world.question.gold_tables) <= set(p.episode.opened_tables) for p in sampled]
+    opened = [set(p.group.question.gold_tables) <= set(p.episode.opened_tables) for p in sampled]
     return {
         "equivalent": _rate(sampled),
         "equivalent_at_1": _rate(trained),

@@ -31,7 +31,7 @@ class ChunkProgress:
         # All of it fits into 80 columns.
         self.bar = Progress(
             SpinnerColumn("line"),
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=14),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.description}"),

@@ -101,7 +101,8 @@ def run_evaluation(
         facts, failed = _play_missing(config, folder, console, corpus, chosen, open_model, share)
         share.wait()
         if share.rank == 0:
-            _finish(config, folder, facts, failed | _lost_elsewhere(folder, chosen, failed))
+            lost = {} if share.count == 1 else _lost_elsewhere(folder, chosen, failed)
+            _finish(config, folder, facts, failed | lost)
         share.wait()
     return folder
 

@@ -1,4 +1,4 @@
-"""``sqale-grpo export --background CHECKPOINT OUT REPO MESSAGE``: one push beside a run, and nothing left of it.
+"""``python -m sqale_grpo.export.background CHECKPOINT OUT REPO MESSAGE``: one push beside a run, leaving nothing.
 
 Started by ``train.push`` on links to a checkpoint; those and the export are removed at the end, however it ends.
 """
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from sqale_grpo.env.files import partial_path
+from sqale_grpo.env.program import run_program
 from sqale_grpo.export.command import main
 
 
@@ -21,4 +22,4 @@ def push(checkpoint: Path, out: Path, repo: str, message: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(push(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))
+    sys.exit(run_program(lambda: push(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])))

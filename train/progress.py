@@ -28,7 +28,7 @@ class ProgressLog(TrainerCallback):
         # All of it fits into 80 columns.
         self.bar = Progress(
             SpinnerColumn("line"),  # moves while an update is played, which takes seconds to minutes
-            BarColumn(bar_width=8),
+            BarColumn(bar_width=6),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.description}"),

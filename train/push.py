@@ -23,7 +23,7 @@ class CheckpointPush(TrainerCallback):
     """Exports and pushes a checkpoint every ``every`` updates, and the last one.
 
     A checkpoint is first linked under another name, so that rotation cannot remove it meanwhile; the export is made
-    and sent by ``sqale-grpo export --background`` at the lowest priority. One push at a time: a checkpoint that
+    and sent by ``export.background`` at the lowest priority. One push at a time: a checkpoint that
     comes while one runs is left out. A failure is one line, and the next checkpoint is pushed all the same.
     """
 

@@ -53,7 +53,7 @@ def test_schema_sizes_have_means_over_seeds_and_recall(runs):
 
 
 def test_names_are_shown_and_not_obeyed_on_a_terminal(tmp_path):
-    write_evaluation(tmp_path / "a", answers(5), model="\x1b[2J\x1b[31mHACK", group="\x9b[bold]", tables="gold")
+    write_evaluation(tmp_path / "a", answers(5), model="\x1b[2J\x1b[31mHACK", group="\x9b[bold]", schema="gold")
     console = Console(file=io.StringIO(), width=200)
     for table in tables.all_tables(tables.read_evaluations([tmp_path])):
         console.print(table.rich())

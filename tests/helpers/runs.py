@@ -1,6 +1,7 @@
 """Small training runs that the tests compare: their configuration, their places, and what they left behind."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ SHORT = ["env.tool_turns=2", "rollout.max_turn_tokens=64"]  # episodes of a thir
 def arguments(work: Path, name: str, *more: str) -> list[str]:
     """The command line of a small run in ``work``."""
     places = [f"name={name}", f"output={work / 'runs'}", f"corpus.prepared={work / 'prepared'}"]
-    return ["configs/demo.yaml", *places, *SMALL, *more]
+    threads = f"train.threads={os.environ.get('TEST_THREADS', '1')}"
+    return ["configs/demo.yaml", *places, *SMALL, threads, *more]
 
 
 def train(starter: Starter, work: Path, name: str, *more: str) -> Path:

@@ -14,11 +14,13 @@ from sqale_grpo.demo.model import tiny_model, train_tokenizer
 from sqale_grpo.settings.keys import DemoPolicyConfig
 from tests.helpers.launch import Starter
 
+THREADS = int(os.environ.get("TEST_THREADS", "1"))  # `make roundings` runs the tests with two, too
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """Sums in one order on every machine, and no fight for the cores."""
-    torch.set_num_threads(1)
+    """No fight for the cores, unless TEST_THREADS asks for it."""
+    torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(scope="session")

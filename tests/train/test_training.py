@@ -28,8 +28,18 @@ def whole(starter: Starter, work: Path) -> Path:
     return train(starter, work, "whole", STEPS)
 
 
-def test_rewards_differ_and_weights_move(whole):
-    assert all(line["grad_norm"] > 0 and line["reward_std"] > 0 for line in metrics(whole))
+def test_gradients_come_where_rewards_differ_and_weights_move(whole):
+    """Which updates these are depends on the tokens that a processor's rounding leads to: one of four, at the least."""
+    rows, differing = episodes(whole), 0
+    for update, line in enumerate(metrics(whole)):
+        own = [row for row in rows if row["update"] == update]
+        groups = [{row["reward"] for row in own[start : start + 4]} for start in range(0, len(own), 4)]
+        if any(len(rewards) > 1 for rewards in groups):
+            differing += 1
+            assert line["grad_norm"] > 0 and line["reward_std"] > 0
+        else:
+            assert not any(row["advantage"] for row in own)
+    assert differing
     first, last = (load_file(whole / f"checkpoint-{n}" / "model.safetensors") for n in (1, UPDATES))
     assert any(not torch.equal(first[name], last[name]) for name in first)
 
@@ -108,8 +118,9 @@ def count(lines: Path) -> int:
 def test_lora_is_anchored_and_resumed_to_the_bit(starter: Starter, work: Path) -> None:
     lora = [STEPS, "model.lora_rank=4", "train.learning_rate=5e-3"]
     one = train(starter, work, "lora", *lora)
-    kls = [line["kl"] for line in metrics(one)]
-    assert kls[2] == pytest.approx(0, abs=1e-6) and min(kls[1], kls[3]) > 1e-4, "anchored after 2 updates"
+    kls, moved = ([line[key] for line in metrics(one)] for key in ("kl", "grad_norm"))
+    assert kls[2] == pytest.approx(0, abs=1e-6), "anchored after 2 updates"
+    assert all(kls[update] > 0 for update in (1, 3) if moved[update - 1] > 0), "and nowhere else"
     for number, anchor in ((3, 2), (4, 4)):
         reference = one / f"checkpoint-{number}" / "ref" / "adapter_model.safetensors"
         assert_same_tensors(reference, one / f"checkpoint-{anchor}" / "adapter_model.safetensors")
