@@ -64,6 +64,7 @@ if sys.version_info < (3, 11):
 if os.name != "posix":
     raise ImportError("sqale_agent.py needs Linux, macOS or WSL: it bounds a query's process with POSIX limits")
 '''
+# A prompt may hold these words, too, but stands before them: a worker looks for the last ones.
 WORKER_BEGINS = (
     "# worker process begins: a process that runs queries loads from here to where it ends, and nothing else"
 )
@@ -73,7 +74,7 @@ BOOT = """\
 FILE = os.path.abspath(__file__)
 BOOT = (
     "import sys; text = open(sys.argv[1], encoding='utf-8').read();"
-    "begin, end = (text.index('# worker process ' + mark) for mark in ('begins', 'ends'));"
+    "begin, end = (text.rindex('\\\\n# worker process ' + mark) for mark in ('begins', 'ends'));"
     "lines = '\\\\n' * text.count('\\\\n', 0, begin);"
     "exec(compile(lines + text[begin:end], sys.argv[1], 'exec')); {main}()"
 )

@@ -6,7 +6,7 @@ import math
 import sys
 from typing import Any, TextIO
 
-from sqale_grpo.env.text import cell, harmless, table_lines
+from sqale_grpo.env.text import cell, harmless, harmless_json, table_lines
 
 CELL_CHARS = 60
 STYLES = {"head": "1", "think": "2", "call": "36", "bad": "31", "good": "32", "plain": "0"}
@@ -90,10 +90,10 @@ def aligned(columns: list[str], rows: list[tuple]) -> list[str]:
 
 
 def to_json(result: dict[str, Any]) -> str:
-    """One line; blobs as SQL literals, infinity and text that is not UTF-8 written out. Token ids are left out."""
+    """One line; blobs as SQL literals, infinity and what moves a terminal written out. Token ids are left out."""
     shown = {name: value for name, value in result.items() if name not in ("prompt_ids", "completion_ids", "env_mask")}
     shown["rows"] = [[_plain(value) for value in row] for row in result["rows"]]
-    return json.dumps(shown, ensure_ascii=False).encode("utf-8", "backslashreplace").decode("utf-8")
+    return harmless_json(json.dumps(shown, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:

@@ -20,8 +20,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqale_grpo.env.budget import Budget
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.episode import Episode
+from sqale_grpo.env.limits import Query
 from sqale_grpo.env.sandbox import QueryResult, Sandbox, SqlError, WorkerPool
 from sqale_grpo.env.schema import SchemaGraph
 
@@ -135,12 +137,12 @@ class RecordingSandbox(Sandbox):
     """Notes the statements that it is asked to run."""
 
     def __init__(self, database: Path, pool: WorkerPool, statements: list[Statement]) -> None:
-        super().__init__(database, pool=pool)
+        super().__init__(database, pool=pool, immutable=True)
         self.statements = statements
 
-    def execute_many(self, queries: Sequence[tuple[str, int | None]]) -> list[QueryResult | SqlError]:
-        self.statements += [(self.database, *query) for query in queries]
-        return super().execute_many(queries)
+    def ask(self, queries: Sequence[Query], budget: Budget | None = None) -> list[QueryResult | SqlError]:
+        self.statements += [(self.database, str(query.sql), query.cap) for query in queries]
+        return super().ask(queries, budget)
 
 
 def play(episode: Episode, script: Script) -> int:
@@ -159,7 +161,7 @@ def replay(
     before = anonymous_mb(pool)
     start = time.perf_counter()
     with ExitStack() as stack:
-        sandboxes = [(stack.enter_context(Sandbox(path, pool=pool)), group) for path, group in scripts.items()]
+        sandboxes = [(stack.enter_context(Sandbox(path, pool=pool, immutable=True)), group) for path, group in scripts.items()]
         # Candidate by candidate, not question by question: episodes of all questions are under way together.
         flights = [
             (Episode("Which label has the largest amount?", sandbox), group[candidate])

@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--split", default="train", choices=("train", "dev", "test"))
     one.add_argument("--limit", type=int, help="read this many questions")
     one.add_argument("--workers", type=int, help="processes that run gold queries (default: one a CPU)")
-    one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 5 for train, 30 otherwise)")
+    one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 30)")
     one.add_argument("--max-rows", type=int, help="rows that a gold query may return (default: 10,000)")
     one.add_argument("--seed", type=int, default=42, help="of the generated demo corpus")
     one.set_defaults(command=_prepare)

@@ -3,6 +3,7 @@
 What a prepared folder remembers of its source: a change of any file gives another fingerprint.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -69,31 +70,48 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def link_database(source: Path, out: Path) -> None:
-    """Make ``out`` the database ``source`` without a second copy of its pages.
+COPIED_BYTES = 1 << 30
+FICLONE = 0x40049409  # Linux: share the blocks of another file until one of the two is written
 
-    A hard link, or a symbolic link where the file system refuses one. A file with a write-ahead log or a
-    rollback journal beside it is copied and recovered instead: prepared files are opened as immutable, and
-    SQLite then reads the main file alone. The source is never written. Atomic: ``out`` exists whole or not.
+
+def copy_database(source: Path, out: Path) -> None:
+    """Make ``out`` a database of its own with the pages of ``source``, which its program may go on to change.
+
+    A clone where the file system has them, else a copy; a file over ``COPIED_BYTES`` is named by a symbolic link, and
+    nobody may write it then. Symbolic links to a source are followed. A file with a write-ahead log or a rollback
+    journal beside it is recovered in the copy: prepared files are opened as immutable, and SQLite then reads the main
+    file alone. The source is never written. Atomic: ``out`` exists whole or not.
     """
+    source = source.resolve()  # log and journal lie beside the file itself
     temporary = out.with_name(f".{out.name}.{os.getpid()}.new")
     for leftover in (temporary, *(Path(f"{temporary}{side}") for side in (*SIDECARS, "-shm"))):
         leftover.unlink(missing_ok=True)
     if any(_size(Path(f"{source}{side}")) for side in SIDECARS):
         _recovered_copy(source, temporary)
-    else:
-        try:
-            os.link(source.resolve(), temporary)
-        except OSError:
-            temporary.symlink_to(source.resolve())
+    elif not cloned(source, temporary):
+        if _size(source) <= COPIED_BYTES:
+            shutil.copyfile(source, temporary)
+        else:
+            temporary.symlink_to(source)
     os.replace(temporary, out)
-    temporary.unlink(missing_ok=True)  # replacing a link by a link to the same file leaves both names
+
+
+def cloned(source: Path, out: Path) -> bool:
+    """Make ``out`` a clone of ``source``; False, and no file, where the file system has none."""
+    try:
+        with source.open("rb") as old, out.open("wb") as new:
+            fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+    except OSError:
+        out.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def _recovered_copy(source: Path, out: Path) -> None:
     for side in ("", *SIDECARS):
-        if Path(f"{source}{side}").exists():
-            shutil.copyfile(f"{source}{side}", f"{out}{side}")
+        file = Path(f"{source}{side}")
+        if file.exists() and not cloned(file, Path(f"{out}{side}")):
+            shutil.copyfile(file, f"{out}{side}")
     connection = sqlite3.connect(out)
     try:
         connection.execute("PRAGMA journal_mode = DELETE")

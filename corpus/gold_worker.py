@@ -12,12 +12,13 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from glob import escape
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import sqale
 
-from sqale_grpo.corpus.files import link_database
+from sqale_grpo.corpus.files import copy_database
 from sqale_grpo.corpus.gold import DatabaseFacts, GoldDatabase, Verdict
 from sqale_grpo.corpus.question import DatabaseRecipe
 from sqale_grpo.corpus.stability import Probes
@@ -100,10 +101,11 @@ def make_database(recipe: DatabaseRecipe, path: Path, seconds: float) -> None:
     if path.exists():
         return
     if isinstance(recipe, Path):
-        link_database(recipe, path)
+        copy_database(recipe, path)
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    temporary.unlink(missing_ok=True)
+    for leftover in path.parent.glob(f".{escape(path.name)}.*.new*"):  # of a worker that was killed while it built
+        leftover.unlink(missing_ok=True)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         sqale.build_database({**recipe, "full_schema": harmless_ddl(recipe["full_schema"] or "")}, temporary).close()

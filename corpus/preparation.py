@@ -8,6 +8,7 @@ What a person sees of ``prepare``: progress with rate and time left, and the sum
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import islice
@@ -114,7 +115,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, int]]:
 STAGING = "staging.work"
 PORTION = 200  # questions that a worker process gets at a time
 FORMAT = 1  # of the prepared folder; a change makes older folders be prepared anew
-TRAIN_SECONDS, EVALUATION_SECONDS = 5.0, 30.0  # the environment's time limits: a slower gold could never be matched
+TRAIN_SECONDS = EVALUATION_SECONDS = 30.0  # the environment's time limits; what decides are the steps of a query
 
 
 def prepare(
@@ -135,7 +136,7 @@ def prepare(
 
     ``source`` is the folder that holds the corpus (docs/corpora.md has the layouts). ``limit`` is the number of
     questions read. ``workers`` processes run gold queries (default: one a CPU). ``seconds`` is the time limit of a
-    gold query (default: the environment's, 5 for the train split and 30 for others), ``max_rows`` how many rows it
+    gold query (default: the environment's, 30), ``max_rows`` how many rows it
     may return (default: the environment's, 10,000). ``seed`` and ``shape`` matter to the generated demo corpus
     alone. Idempotent and restartable. Raises CorpusError.
     """
@@ -223,7 +224,9 @@ def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
     kept = (_index_row(staged, key["corpus"]) for staged in staging.questions(dropped=False))
     write_parquet(out / INDEX, INDEX_SCHEMA, kept, GROUP)
     write_parquet(out / DATABASES, DATABASES_SCHEMA, staging.databases(), 10_000)
-    write_whole(out / MARKER, json.dumps({"key": key, "summary": summary}, indent=1) + "\n")
+    write_whole(
+        out / MARKER, json.dumps({"key": key, "sqlite": sqlite3.sqlite_version, "summary": summary}, indent=1) + "\n"
+    )
     return summary
 
 

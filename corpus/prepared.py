@@ -12,6 +12,8 @@ Opening reads the index's footer and no database; questions are read in small gr
 
 import json
 import random
+import sqlite3
+import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
@@ -138,7 +140,20 @@ def open_prepared(directory: str | Path) -> PreparedCorpus:
         state = "was not finished" if directory.is_dir() and any(directory.iterdir()) else "does not exist or is empty"
         command = f"sqale-grpo corpus prepare --corpus NAME --source PATH --out {directory}"
         raise CorpusError(f"the prepared corpus {directory} {state}: run `{command}`, which goes on where it stopped")
+    check_sqlite(directory, marker)
     return PreparedCorpus(directory, marker)
+
+
+def check_sqlite(directory: Path, marker: dict[str, Any]) -> None:
+    """Say where golds were judged by another SQLite: its queries take other steps, and may give other rows."""
+    judged, here = marker.get("sqlite", sqlite3.sqlite_version), sqlite3.sqlite_version
+    if judged.split(".")[:2] != here.split(".")[:2]:
+        warnings.warn(
+            f"{directory} was prepared with SQLite {judged}, and this is {here}: a query may take other steps and give "
+            "other rows; prepare it anew where results must be comparable",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def read_marker(directory: Path) -> dict[str, Any] | None:

@@ -49,7 +49,7 @@ def make_trace(job: TraceJob, number: int) -> Trace:
     graph = SchemaGraph.from_file(source)
     low, high = job.tables
     tables = select_tables(graph, question.gold_tables, "sampled", chance, low, high)
-    with open_episode_database(source, tables) as database, Sandbox(database.path) as sandbox:
+    with open_episode_database(source, tables) as database, Sandbox(database.path, immutable=True) as sandbox:
         gated = chance.random() < GATED
         episode = Episode(question.text, sandbox, gated=gated, prompts=read_prompts(job.prompts))
         messages = episode.prompt()

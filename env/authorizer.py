@@ -41,8 +41,13 @@ FUNCTIONS = frozenset(
         "eval",
     }
 )
+# The table-valued forms of PRAGMAs on one table or index, which see no more than the statements do.
+SCHEMA_FUNCTIONS = frozenset(
+    f"pragma_{name}"
+    for name in ("table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list")
+)
 # Table-valued functions that see only their arguments, and the schema table under its internal names.
-TABLES = frozenset({"json_each", "json_tree", "sqlite_master", "sqlite_schema", "sqlite_temp_master"})
+TABLES = SCHEMA_FUNCTIONS | {"json_each", "json_tree", "sqlite_master", "sqlite_schema", "sqlite_temp_master"}
 
 DENIED = "\0"  # no table has this name
 

@@ -8,6 +8,7 @@ A turn ends with an empty line. A call may be typed as JSON, or short: ``list_ta
 
 import argparse
 import json
+import sqlite3
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.limits import Limits, SqlError
 from sqale_grpo.env.prompts import load_prompts
 from sqale_grpo.env.protocol import SIGNATURES
-from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.sandbox import Sandbox, default_pool
 from sqale_grpo.env.text import harmless, table_lines
 
 SHOWN_ROWS = 20
@@ -26,7 +27,12 @@ SHOWN_ROWS = 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play one episode on standard input and output. Raises UserError where the episode cannot start."""
-    options = _options().parse_args(arguments)
+    parser = _options()
+    options = parser.parse_args(arguments)
+    if options.check:
+        return _check()
+    if options.database is None or options.question is None:
+        parser.error("the following arguments are required: database, --question")
     with ExitStack() as stack:
         try:
             prompts = load_prompts(options.prompts)
@@ -39,17 +45,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _check() -> int:
+    """Say what holds a query here: SQLite's release, and what the kernel forbids its process."""
+    print(f"SQLite {sqlite3.sqlite_version}")
+    for layer, state in default_pool().confinement().items():
+        print(f"{layer}: {state}")
+    return 0
+
+
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sqale-grpo env", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("database", type=Path, help="SQLite file; it is opened read-only")
-    parser.add_argument("--question", required=True, help="what is to be answered")
+    parser.add_argument("database", type=Path, nargs="?", help="SQLite file; it is opened read-only")
+    parser.add_argument("--question", help="what is to be answered")
+    parser.add_argument("--check", action="store_true", help="say what holds a query on this machine, and end")
     parser.add_argument("--evidence", default="", help="hint shown after the question")
     parser.add_argument("--gated", action="store_true", help="refuse submit_sql until the query has been run")
     parser.add_argument("--prompts", type=Path, help="JSON file of prompts (default: the project's own)")
     parser.add_argument("--tool-turns", type=int, default=6, help="turns with calls (default: 6)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="time limit of a query (default: 5)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="time limit of a query (default: 30)")
     return parser
 
 

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqale_grpo.env.limits import SqlError
+from sqale_grpo.env.budget import Budget
+from sqale_grpo.env.limits import Query, SqlError
 from sqale_grpo.env.prompts import Prompts, load_prompts
 from sqale_grpo.env.protocol import CallError, ToolCall, final_sql, parse_turn, same_query_key
 from sqale_grpo.env.sandbox import Sandbox
-from sqale_grpo.env.tools import EpisodeLimits, ToolResult, error_text, run_tools
+from sqale_grpo.env.tools import EpisodeLimits, MachineError, ToolResult, check_machine, error_text, run_tools
 
 __all__ = ["CallRecord", "EndedBy", "Episode", "EpisodeLimits", "Finished", "Observation", "Turn"]
 
-EndedBy = Literal["submit_sql", "final_turn", "fallback_to_last_working_query", "no_answer", "token_budget"]
+EndedBy = Literal["submit_sql", "final_turn", "fallback_to_last_working_query", "no_answer", "token_budget", "void"]
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,14 @@ class Observation:
 
 @dataclass(frozen=True)
 class Finished:
-    """The end. ``sql`` is None where there is no answer at all; an answer need not be a query that runs."""
+    """The end. ``sql`` is None where there is no answer at all; an answer need not be a query that runs.
+
+    ``failure``: what the machine could not do where the episode is ``void``: it is worth no reward, not even 0.
+    """
 
     sql: str | None
     ended_by: EndedBy
+    failure: str | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,8 @@ class CallRecord:
 
     ``error`` is None or the class of the failure: of a call that could not be read (``no_call``, ``bad_json``,
     ``unknown_tool``, ``bad_args``; ``tool`` is "" then), of a name (``bad_name``), of a refused submission (``gate``),
-    or of a query (an SqlError kind). ``result`` of an accepted submission is "".
+    or of a query (an SqlError kind). ``not_run``: the turn was stopped before it. ``result`` of an accepted submission
+    is "".
     """
 
     tool: str
@@ -105,13 +111,31 @@ class Episode:
             return self._answer(final_sql(completion_text))
         entries = _up_to_submission(parse_turn(completion_text))
         calls = [entry for entry in entries if isinstance(entry, ToolCall) and entry.tool != "submit_sql"]
-        results = iter(run_tools(calls, self._sandbox, self.limits))
+        try:
+            results = iter(self._run(calls))
+        except MachineError as error:
+            return self._void(str(error))
         for entry in entries:
             record = self._record(entry, results)
-            turn.calls.append(record)
+            if record.error != "not_run" or "not_run" not in [call.error for call in turn.calls]:
+                turn.calls.append(record)  # of those that were not run the first one says why
             if record.tool == "submit_sql" and record.error is None:
                 return self._end(record.args["sql"], "submit_sql")
         return self._observe(turn)
+
+    def _run(self, calls: list[ToolCall]) -> list[ToolResult]:
+        """The calls' results; a turn is stopped in its middle where it has used what a turn may use."""
+        run, left = calls[: self.limits.turn_calls], calls[self.limits.turn_calls :]
+        limits = self.limits
+        seconds = self._sandbox.limits.seconds
+        budget = Budget(limits.error_cap, limits.error_cap - self._failures, limits.turn_steps, seconds)
+        unread = ToolResult(error_text(f"not run: a turn runs at most {limits.turn_calls} calls"), "not_run")
+        return [*run_tools(run, self._sandbox, limits, budget), *[unread] * len(left)]
+
+    def _void(self, failure: str) -> Finished:
+        """The machine failed: nothing can be said of the policy."""
+        self.finished = Finished(None, "void", failure)
+        return self.finished
 
     def stop(self, reason: Literal["token_budget"], unfinished: str = "") -> Finished:
         """End from outside, when the episode's token budget is used up: the last working query is the answer.
@@ -136,7 +160,7 @@ class Episode:
             return self._submit(entry)
         result = next(results)
         self.opened_tables |= result.opened
-        if entry.tool == "run_query":
+        if entry.tool == "run_query" and result.error != "not_run":
             self._note_query(entry.args["sql"], result.error is None)
         return CallRecord(entry.tool, entry.args, result.text, result.error)
 
@@ -169,17 +193,21 @@ class Episode:
 
     def _answer(self, sql: str) -> Finished:
         """The final turn: an answer that is empty or does not run gives way to the last working query."""
-        if sql and (self.last_working_query is None or self._runs(sql)):
-            return self._end(sql, "final_turn")
+        try:
+            if sql and (self.last_working_query is None or self._runs(sql)):
+                return self._end(sql, "final_turn")
+        except MachineError as error:
+            return self._void(str(error))
         if self.last_working_query is not None:
             return self._end(self.last_working_query, "fallback_to_last_working_query")
         return self._end(None, "no_answer")
 
     def _runs(self, sql: str) -> bool:
         """Judged like a ``run_query``: by its first rows."""
-        try:
-            self._sandbox.execute(sql, self.limits.preview_rows)
-        except SqlError:
+        query = Query(sql, self.limits.preview_rows, True, self.limits.cell_chars)
+        (found,) = self._sandbox.ask([query])
+        if isinstance(found, SqlError):
+            check_machine(found, self._sandbox.database)
             return False
         return True
 

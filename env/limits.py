@@ -1,9 +1,9 @@
 """What a query may use, how it can fail, and what it returns: the types around the sandbox."""
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, NamedTuple
 
-Kind = Literal["syntax", "schema", "denied", "timeout", "memory", "rows", "other"]
+Kind = Literal["syntax", "schema", "denied", "timeout", "memory", "rows", "other", "machine", "not_run"]
 
 LARGEST = 2**31 - 1  # what SQLite takes as a limit
 
@@ -12,12 +12,14 @@ LARGEST = 2**31 - 1  # what SQLite takes as a limit
 class Limits:
     """Bounds of one query. Times in seconds, sizes in bytes unless the name says otherwise.
 
-    ``seconds``, ``rows`` and ``length`` are the project's published defaults; the rest are our assumptions, set well
-    above what real gold queries need. Raises ValueError for one that is not a whole number from 1 to ``LARGEST``; only
-    ``seconds`` may be a fraction.
+    ``steps`` is the budget: instructions of SQLite's virtual machine, as many on a busy laptop as on an idle server.
+    ``seconds`` is a safety net far above it, for what counts no steps. ``rows`` and ``length`` are the project's
+    published defaults; the rest are our assumptions, set well above what real gold queries need. Raises ValueError for
+    one that is not a whole number from 1 to ``LARGEST``; only ``seconds`` may be a fraction.
     """
 
-    seconds: float = 5.0  # wall time of the query itself, waiting for a free worker not counted
+    seconds: float = 30.0  # wall time of the query itself, waiting for a free worker not counted
+    steps: int = 400_000_000  # 3 to 7 s of an idle core; of 11,200 real gold queries the longest takes 16 million
     rows: int = 10_000  # rows fetched
     length: int = 1_000_000  # one string, blob or sorted row
     sql_length: int = 1_000_000  # the statement's own text
@@ -37,6 +39,22 @@ class Limits:
                 )
 
 
+class Query(NamedTuple):
+    """What a worker is asked: a statement and its most rows, or with ``sql`` None the schema.
+
+    More rows are cut off where ``partial``, else an error. ``cell_chars``: values are cut to what a cell of that size
+    shows (0: they are not). ``stored``: the statement is ours and may meet values longer than ``Limits.length``.
+    ``counts``: a failure of it is one of ``env.budget``'s failures in a row.
+    """
+
+    sql: str | None
+    cap: int
+    partial: bool
+    cell_chars: int = 0
+    stored: bool = False
+    counts: bool = False
+
+
 class SqlError(Exception):
     """A query that did not run to its end.
 
@@ -45,10 +63,13 @@ class SqlError(Exception):
     - ``syntax``: SQLite's parser refuses the text, or there is no statement in it
     - ``schema``: a table, column, function … that does not exist, or an ambiguous name
     - ``denied``: anything but reading this database
-    - ``timeout``: longer than ``Limits.seconds``
+    - ``timeout``: more steps than ``Limits.steps``, or longer than ``Limits.seconds``
     - ``memory``: more memory than allowed, or a string, blob, result or LIKE pattern that is too long
     - ``rows``: more rows than allowed
     - ``other``: what is left, e.g. two statements, an unbound parameter, integer overflow
+    - ``machine``: not the statement's doing, twice in a row: a worker that was killed, no descriptor left, a disk that
+      cannot be read, a file that vanished; it says nothing about the query
+    - ``not_run``: a query before it used up what a turn's queries may use together (``env.budget``)
 
     ``message`` is SQLite's own text where SQLite has one.
     """

@@ -9,6 +9,8 @@ import atexit
 import itertools
 import marshal
 import os
+import resource
+import sqlite3
 import threading
 import weakref
 from collections.abc import Sequence
@@ -16,7 +18,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from sqale_grpo.env.limits import Limits, SqlError
+from sqale_grpo.env.budget import Budget
+from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.limits import Limits, Query, SqlError
 from sqale_grpo.env.process import Worker, death
 from sqale_grpo.env.query import Reply, timeout_text
 from sqale_grpo.env.slots import Slot, take_free
@@ -30,20 +34,70 @@ SHORT_PATIENCE_SECONDS = 0.002
 PATIENCE_SECONDS = 0.02
 ATTEMPTS = 5
 CONNECTIONS = 128  # a worker's open connections; the one unused longest is closed first
+DESCRIPTORS = 16, 3  # what a worker uses besides, and for a connection at most: the file, its log, the log's memory
+OLDEST_SQLITE = (3, 37, 0)
 GOLDEN = 0.6180339887498949  # multiples of it spread evenly, also every second or third key alone
 HOMES = 16  # no more than this many, however many cores: a single process' threads cannot keep more busy
 
 
-Query = tuple[str, int, bool]  # statement, most rows, whether more may be cut off
+def check_sqlite(version: tuple[int, ...]) -> None:
+    """Raises UserError for a library that is older than the schema functions and STRICT tables."""
+    if version < OLDEST_SQLITE:
+        found, needed = (".".join(map(str, each)) for each in (version, OLDEST_SQLITE))
+        raise UserError(
+            f"SQLite {found} is too old: {needed} or newer is needed; use a Python that is linked to one, or put a "
+            "newer libsqlite3 on LD_LIBRARY_PATH"
+        )
+
+
+def most_connections() -> int:
+    """How many a worker may hold open: fewer than ``CONNECTIONS`` where this process may open few files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    besides, each = DESCRIPTORS
+    return CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(CONNECTIONS, (soft - besides) // each))
+
+
+class Work:
+    """Queries of one client on their way: the answers so far, and what is still to be asked."""
+
+    def __init__(self, client: "Client", queries: Sequence[Query], budget: Budget | None) -> None:
+        self.client, self.queries, self.budget = client, queries, budget
+        self.replies: list[Reply] = []
+        self.one_by_one = False
+        self.again = -1  # place of a query that was run a second time
+
+    @property
+    def done(self) -> bool:
+        """Is there nothing to ask any more?"""
+        return len(self.replies) >= len(self.queries) or bool(self.budget and self.budget.spent)
+
+    def next_batch(self) -> Sequence[Query]:
+        """What to ask next."""
+        start = len(self.replies)
+        return self.queries[start : start + 1 if self.one_by_one else len(self.queries)]
+
+    def add(self, reply: Reply, seconds: float, steps: int = 0) -> None:
+        """Enter an answer; a first failure of the machine is none."""
+        place = len(self.replies)
+        if reply[0] == "machine" and self.again != place:
+            self.again = place
+            return
+        self.replies.append(reply)
+        if self.budget:
+            self.budget.note(self.queries[place].counts, bool(reply[0]), steps, seconds)
 
 
 @dataclass(frozen=True)
 class Client:
-    """Whose connections they are: one sandbox' key, the database as an SQLite URI ("": none), its queries' limits."""
+    """Whose connections they are: one sandbox' key, the database as an SQLite URI ("": none), its queries' limits.
+
+    ``live``: other programs may write the file.
+    """
 
     key: int
     uri: str
     limits: Limits
+    live: bool = False
 
 
 class WorkerPool:
@@ -56,6 +110,7 @@ class WorkerPool:
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise ValueError(f"a worker pool needs at least 1 worker, not {workers}")
+        check_sqlite(sqlite3.sqlite_version_info)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.homes = workers or max(2, min(HOMES, cores))
         self._keys = itertools.count(1)
@@ -69,9 +124,9 @@ class WorkerPool:
         self._spare_lock = threading.Lock()
         self.closed = False
 
-    def client(self, uri: str, limits: Limits) -> Client:
+    def client(self, uri: str, limits: Limits, live: bool = False) -> Client:
         """A name for one sandbox' connections: two sandboxes never share one, also on the same file."""
-        return Client(next(self._keys), uri, limits)
+        return Client(next(self._keys), uri, limits, live)
 
     @property
     def pids(self) -> list[int]:
@@ -85,30 +140,39 @@ class WorkerPool:
         More than ``cap`` rows are cut off where ``partial``, else an error. Raises SqlError for the statement,
         RuntimeError when the pool is closed or no worker starts.
         """
-        ((kind, first, second, third),) = self.run_many(client, [(sql, cap, partial)])
+        ((kind, first, second, third),) = self.run_many(client, [Query(sql, cap, partial)])
         if kind:
             raise SqlError(kind, first)
         return first, second, third
 
-    def run_many(self, client: Client, queries: Sequence[Query]) -> list[Reply]:
+    def run_many(self, client: Client, queries: Sequence[Query], budget: Budget | None = None) -> list[Reply]:
         """Run statements one after the other, each within its own limits; one exchange of messages if all goes well.
 
         An answer is ("", columns, tables, (truncated, chunks)) or (kind, message, None, None), as of
-        ``Connection.run``. Raises RuntimeError.
+        ``Connection.run``. Fewer answers than queries: ``budget`` was spent. Raises RuntimeError.
+
+        A query that a failure of the machine kept from its end is run once more, on a fresh worker.
         """
-        replies: list[Reply] = []
-        together = len(queries)
+        work = Work(client, queries, budget)
         slot = self._acquire(client.key)
         slot.since = monotonic()
         try:
-            while len(replies) < len(queries):
-                batch = queries[len(replies) : len(replies) + together]
-                worker = self._send(slot, client, batch)
-                if not self._collect(slot, worker, client, len(replies) + len(batch), replies):
-                    together = 1
+            while not work.done:
+                batch = work.next_batch()
+                self._collect(slot, self._send(slot, client, batch, budget), work, len(work.replies) + len(batch))
         finally:
             slot.release()
-        return replies
+        return work.replies
+
+    def confinement(self) -> dict[str, str]:
+        """What the kernel forbids a worker, by layer (``env.confinement``). Starts one where none runs."""
+        slot = self._acquire(self.scratch.key)
+        try:
+            worker = slot.worker = slot.worker or self._new_worker()
+            worker.wait_ready()
+            return worker.confinement
+        finally:
+            slot.release()
 
     def _acquire(self, key: int) -> Slot:
         """A slot whose lock we hold: the home's, or after a moment another that is free."""
@@ -124,14 +188,14 @@ class WorkerPool:
             if home.lock.acquire(timeout=PATIENCE_SECONDS):
                 return home
 
-    def _send(self, slot: Slot, client: Client, queries: Sequence[Query]) -> Worker:
+    def _send(self, slot: Slot, client: Client, queries: Sequence[Query], budget: Budget | None) -> Worker:
         """Hand the queries to the slot's worker, or to a new one where that is gone."""
         for _ in range(ATTEMPTS):
             worker = slot.worker = slot.worker or self._new_worker()
             try:
                 worker.wait_ready()
                 worker.set_timeout(client.limits.seconds + GRACE_SECONDS)
-                send(worker.descriptor, self._request(slot, worker, client, queries))
+                send(worker.descriptor, self._request(slot, worker, client, queries, budget))
             except (BrokenPipeError, ConnectionResetError):
                 self._end(slot)  # killed from outside before it had the query: another may have it
             except BaseException:
@@ -141,53 +205,54 @@ class WorkerPool:
                 return worker
         raise RuntimeError(f"{ATTEMPTS} SQL worker processes in a row were killed from outside: is memory used up?")
 
-    def _request(self, slot: Slot, worker: Worker, client: Client, queries: Sequence[Query]) -> bytes:
+    def _request(
+        self, slot: Slot, worker: Worker, client: Client, queries: Sequence[Query], budget: Budget | None
+    ) -> bytes:
         closing = slot.take_closing() if slot.closing else ()
         opening = None
         if client.key in worker.opened:
             worker.opened.move_to_end(client.key)
         else:
-            if len(worker.opened) >= CONNECTIONS:
+            if len(worker.opened) >= most_connections():
                 closing += (worker.opened.popitem(last=False)[0],)
             worker.opened[client.key] = None
-            opening = (client.uri, vars(client.limits))
-        message: Any = (closing, client.key, opening, queries)
+            opening = (client.uri, vars(client.limits), client.live)
+        account = budget.account() if budget else None
+        message: Any = (closing, client.key, opening, [tuple(query) for query in queries], account)
         return framed(marshal.dumps(message))
 
-    def _collect(self, slot: Slot, worker: Worker, client: Client, whole: int, replies: list[Reply]) -> bool:
-        """Take the worker's answers until there are ``whole`` or it is of no more use; what is left is asked anew.
-
-        False where it died among several queries, which must be asked one by one to know whose end it was.
-        """
+    def _collect(self, slot: Slot, worker: Worker, work: "Work", whole: int) -> None:
+        """Take the worker's answers until there are ``whole`` or it is of no more use; what is left is asked anew."""
+        started = monotonic()
         try:
-            while len(replies) < whole and slot.worker is worker:
-                self._take(slot, worker, client, marshal.loads(worker.reader.receive()), replies)
+            while len(work.replies) < whole and slot.worker is worker and not work.done:
+                self._take(slot, worker, work, marshal.loads(worker.reader.receive()))
         except BlockingIOError:
-            missing = whole - len(replies)
+            missing = whole - len(work.replies)
             for answer in worker.last_words(missing) if missing > 1 else ():
-                self._take(slot, worker, client, answer, replies)
+                self._take(slot, worker, work, answer)
             self._end(slot)
-            if len(replies) < whole:
-                replies.append(("timeout", timeout_text(client.limits.seconds), None, None))
+            if len(work.replies) < whole and not work.done:
+                work.add(("timeout", timeout_text(work.client.limits.seconds), None, None), monotonic() - started)
         except (EOFError, ConnectionError):
             self._end(slot)
             if self.closed:
                 raise RuntimeError("this worker pool was closed while the query ran") from None
-            if whole - len(replies) > 1:
-                return False
-            replies.append((*death(worker.process.returncode), None, None))
+            if whole - len(work.replies) > 1:
+                work.one_by_one = True  # to know whose end it was
+            else:
+                work.add((*death(worker.process.returncode), None, None), monotonic() - started)
         except BaseException:
             self._end(slot)  # its answers would be taken for the next query's
             raise
-        return True
 
-    def _take(self, slot: Slot, worker: Worker, client: Client, answer: tuple, replies: list[Reply]) -> None:
-        *reply, connected, recycle = answer
-        replies.append(tuple(reply))
+    def _take(self, slot: Slot, worker: Worker, work: "Work", answer: tuple) -> None:
+        *reply, steps, seconds, connected, recycle = answer
+        work.add(tuple(reply), seconds, steps)
         if recycle:
             self._end(slot)
         elif not connected:
-            worker.opened.pop(client.key, None)
+            worker.opened.pop(work.client.key, None)
 
     def _new_worker(self) -> Worker:
         """The spare, or a new process; another spare is started beside."""

@@ -2,11 +2,13 @@
 
 import marshal
 import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from sqale_grpo.env.limits import Kind
 from sqale_grpo.env.wire import Reader
 
+OWN_SIGNALS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 START_SECONDS = 60.0
 LAST_WORDS_SECONDS = 0.1
 
@@ -26,7 +29,8 @@ BOOT = (
     "from sqale_grpo.env.worker import main\n"
     "main()"
 )
-KEEP = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "SYSTEMROOT")  # enough to find the SQLite library
+# Enough to find the SQLite library, and the time zone, which 'localtime' depends on.
+KEEP = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "SYSTEMROOT", "TZ", "TZDIR")
 
 
 def boot_arguments() -> list[str]:
@@ -37,11 +41,14 @@ def boot_arguments() -> list[str]:
 class Worker:
     """One process, its socket, and the keys of the connections it holds. Used by one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[str] = ()) -> None:
+        """``arguments``: Python's, of another program than a query's worker."""
         ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setblocking(True)  # whatever time-out the program around us sets for all its sockets
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", "-X", "utf8", *boot_arguments()],
+                [sys.executable, "-I", "-S", "-B", "-X", "utf8", *(arguments or boot_arguments())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={"MALLOC_ARENA_MAX": "1"} | {name: os.environ[name] for name in KEEP if name in os.environ},
@@ -54,6 +61,7 @@ class Worker:
         self.opened: OrderedDict[int, None] = OrderedDict()
         self.timeout = 0.0
         self.ready = False
+        self.confinement: dict[str, str] = {}  # what the kernel forbids it, by layer
 
     def wait_ready(self) -> None:
         """Return once the process answers.
@@ -64,7 +72,7 @@ class Worker:
             return
         self.set_timeout(START_SECONDS)
         try:
-            self.reader.receive()
+            self.confinement = marshal.loads(self.reader.receive())
         except (EOFError, OSError) as error:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(1.0)  # its socket is closed: it is at its end, or hangs
@@ -109,7 +117,11 @@ class Worker:
 
 
 def death(code: int) -> tuple[Kind, str]:
-    """Kind and message for a process that ended under a query; the kernel kills with 9 for lack of memory."""
-    if code == -9:
-        return "memory", "out of memory"
+    """Kind and message for a process that ended under a query.
+
+    What a query does ends its process by a fault in it; a signal from outside is the machine's doing: the kernel kills
+    with 9 for lack of memory, workers first, and a disk that cannot be read raises SIGBUS under a mapped file.
+    """
+    if code < 0 and -code not in OWN_SIGNALS:
+        return "machine", f"the query's worker process was killed (signal {-code})"
     return "other", f"the query ended its worker process (exit code {code})"

@@ -13,7 +13,7 @@ ErrorKind = Literal["no_call", "bad_json", "unknown_tool", "bad_args"]
 
 # The arguments of every tool: name, type, and whether it must be given (card and project page).
 SIGNATURES: dict[str, dict[str, tuple[type, bool]]] = {
-    "list_tables": {},
+    "list_tables": {"after": (str, False)},
     "describe_table": {"table_name": (str, True)},
     "foreign_keys": {"table_name": (str, False)},
     "join_path": {"table_a": (str, True), "table_b": (str, True)},
@@ -23,11 +23,14 @@ SIGNATURES: dict[str, dict[str, tuple[type, bool]]] = {
     "submit_sql": {"sql": (str, True)},
 }
 
+# What other formats of calls name the arguments.
+ARGS_WORDS = frozenset({"arguments", "arg", "parameters", "params", "input", "inputs", "kwargs"})
 _TYPE_WORDS = {str: "text", int: "a whole number"}
 _STRING_OR_BRACE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}]', re.DOTALL)
 _NEXT_CALL = re.compile(r'\{\s*"tool"\s*:')
 # Any quote, escaped or not: the object is broken, so its writer's idea of a quote may be broken too.
-_TOOL_KEY = re.compile(r"""tool\s*\\*["'`‘’“”]?\s*:""")
+# Atomic: two runs of blanks beside each other could be divided in many ways.
+_TOOL_KEY = re.compile(r"""tool(?>\s*)(?>\\*)["'`‘’“”]?(?>\s*):""")
 
 _QUOTED_OR_SPACE = re.compile(
     r"""(?P<kept>'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)|--[^\n]*\n?|/\*.*?(?:\*/|\Z))|\s+""",
@@ -156,10 +159,20 @@ def _check_call(found: dict[str, Any]) -> ToolCall | CallError:
     args = found.get("args")
     if args is None:
         args = {}
-    mistake = _args_mistake(SIGNATURES[tool], args)
+    mistake = _misplaced(SIGNATURES[tool], found) or _args_mistake(SIGNATURES[tool], args)
     if mistake:
         return CallError("bad_args", f"{tool}: {mistake}; {_usage(tool)}")
     return ToolCall(tool, args)
+
+
+def _misplaced(signature: dict[str, tuple[type, bool]], found: dict[str, Any]) -> str | None:
+    """Arguments that stand where nobody reads them: under another word for args, or beside it."""
+    for name in found:
+        if name in ARGS_WORDS:
+            return f"args is called {_short(name)}; its name is args"
+        if name in signature:
+            return f"argument {name} stands beside args"
+    return None
 
 
 def _args_mistake(signature: dict[str, tuple[type, bool]], args: Any) -> str | None:

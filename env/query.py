@@ -5,10 +5,13 @@ Runs in the worker process. Nothing here ends a call that SQLite itself never le
 
 import marshal
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from time import monotonic
 from typing import Any
 
-from sqale_grpo.env.authorizer import DENIED, authorizer
+from sqale_grpo.env.authorizer import DENIED, SCHEMA_FUNCTIONS, Callback, authorizer
 from sqale_grpo.env.text import fold_name, quote_name
 
 # Progress handler every so many instructions, about 30 µs: below 1% of a long query's time, far below a time limit.
@@ -17,6 +20,7 @@ ROWS = 256
 SCHEMA = "SELECT type, name, sql LIKE 'create virtual %' FROM sqlite_master WHERE type IN ('table', 'view')"
 # Read only twice over; views may call no function that reaches out; no temporary files; pages shared by all workers.
 PRAGMAS = ("query_only=1", "trusted_schema=0", "temp_store=MEMORY", f"mmap_size={1 << 31}")
+LONGEST_STORED = 2**31 - 1
 BLANK = " \t\n\r\f;\ufeff"
 
 Reply = tuple[Any, Any, Any, Any]
@@ -33,13 +37,17 @@ class Connection:
     ``reads`` and ``functions``: what the authorizer saw in the last statement; ``authorizer``: its callback.
     """
 
-    def __init__(self, uri: str, limits: dict[str, Any]) -> None:
+    def __init__(self, uri: str, limits: dict[str, Any], lock_seconds: float = 0.0) -> None:
+        """``lock_seconds``: how long to wait for a program that writes the file."""
         self.limits = limits
         self.deadline = float("inf")
+        self.ticks = 0  # of the progress handler in the last statement, and how many it may have
+        self.most_ticks = float("inf")
+        self.authorizer: Callback | None = None
         self.reads: set[str] = set()
         self.functions: set[str] = set()
         # No statement cache: sqlite_stmt would list it, and the authorizer is asked only while a statement is compiled.
-        self.sqlite = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
+        self.sqlite = sqlite3.connect(uri, lock_seconds, uri=True, isolation_level=None, cached_statements=0)
         try:
             self._prepare()
         except BaseException:
@@ -51,30 +59,33 @@ class Connection:
         for pragma in PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         connection.text_factory = decode
+        self.known_schema = self.schema_version()
         stored = connection.execute(SCHEMA).fetchall()
         modules = [name for (name,) in connection.execute("PRAGMA module_list")]
         virtual = [name for _, name, is_virtual in stored if is_virtual]
         self._connect_virtual_tables(virtual)
-        shadow = self._shadow_tables() if virtual else set()
+        self.shadow = self._shadow_tables() if virtual else set()
         self.tables = {
             fold_name(name): name
             for kind, name, _ in stored
-            if kind == "table" and name not in shadow and not fold_name(name).startswith("sqlite_")
+            if kind == "table" and name not in self.shadow and not fold_name(name).startswith("sqlite_")
         }
         connection.text_factory = str
         self._set_limits()
-        connection.set_progress_handler(self._overdue, STEPS)
+        connection.set_progress_handler(self._tick, STEPS)
         self.authorizer = authorizer([name for _, name, _ in stored], modules, self.reads, self.functions)
         connection.set_authorizer(self.authorizer)
 
     def _connect_virtual_tables(self, virtual: list[str]) -> None:
         """Declare them now: while it declares one, SQLite asks the authorizer for writes that we must refuse."""
         self.sqlite.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
+        self.sqlite.execute(f"SELECT 1 FROM {', '.join(f'{table}(0)' for table in sorted(SCHEMA_FUNCTIONS))}")
         for name in virtual:
             try:
                 self.sqlite.execute(f"SELECT 1 FROM {quote_name(name)} LIMIT 0")
-            except sqlite3.Error:
-                continue  # a module this SQLite does not have: the query that uses it gets SQLite's own error
+            except (sqlite3.Error, UnicodeError):
+                # A module this SQLite does not have, a name that is not UTF-8: who uses it gets SQLite's own error.
+                continue
 
     def _shadow_tables(self) -> set[str]:
         return {row[1] for row in self.sqlite.execute("PRAGMA main.table_list") if row[2] == "shadow"}
@@ -92,62 +103,105 @@ class Connection:
         ):
             self.sqlite.setlimit(code, int(bound))
 
-    def _overdue(self) -> bool:
-        return monotonic() > self.deadline
+    def schema_version(self) -> int:
+        """A number that changes with every CREATE and DROP."""
+        with self.trusted():
+            return self.sqlite.execute("PRAGMA schema_version").fetchone()[0]
 
-    def run(self, sql: str, cap: int, partial: bool) -> Reply:
+    @contextmanager
+    def trusted(self) -> Iterator[None]:
+        """Without the authorizer, for our own statements."""
+        self.sqlite.set_authorizer(None)
+        try:
+            yield
+        finally:
+            self.sqlite.set_authorizer(self.authorizer)
+
+    def _tick(self) -> bool:
+        self.ticks += 1
+        return self.ticks > self.most_ticks or monotonic() > self.deadline
+
+    @property
+    def steps(self) -> int:
+        """Virtual-machine steps of the last statement, in whole units of ``STEPS``."""
+        return self.ticks * STEPS
+
+    def start(self) -> None:
+        """Begin a statement's time and steps."""
+        self.ticks = 0
+        self.most_ticks = self.limits["steps"] // STEPS
+        self.deadline = monotonic() + self.limits["seconds"]
+
+    def run(self, sql: str, cap: int, partial: bool, cell_chars: int = 0, stored: bool = False) -> Reply:
         """("", columns, tables, (truncated, chunks of marshalled rows)), or (kind, message, None, None).
 
-        More than ``cap`` rows are cut off where ``partial``, else an error.
+        More than ``cap`` rows are cut off where ``partial``, else an error. ``cell_chars``: values and headings are
+        cut to what a table of such cells shows (0: they are not). ``stored``: the statement is ours and only looks at
+        stored values, which may be longer than the limit for what a query makes.
         """
         self.reads.clear()
         self.functions.clear()
-        self.deadline = monotonic() + self.limits["seconds"]
+        self.start()
+        if stored:
+            self.sqlite.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_STORED)
         try:
-            return self._run(sql, cap, partial)
+            return self._run(sql, cap, partial, cell_chars)
         except Refused as refused:
             return (*refused.args, None, None)
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError) as error:
-            kind, message = verdict(error, self.limits["seconds"])
-            if DENIED in self.reads:  # seldom SQLite's words for it, e.g. "vtable constructor failed"
-                kind, message = "denied", message if "authoriz" in message else "not authorized"
-            return kind, message, None, None
+            return (*self._verdict(error), None, None)
+        finally:
+            if stored:
+                self.sqlite.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self.limits["length"])
 
-    def _run(self, sql: str, cap: int, partial: bool) -> Reply:
+    def _verdict(self, error: BaseException) -> tuple[str, str]:
+        kind, message = verdict(error, self.limits["seconds"])
+        if kind == "timeout" and self.ticks > self.most_ticks:
+            message = steps_text(self.limits["steps"])
+        if DENIED in self.reads:  # seldom SQLite's words for it, e.g. "vtable constructor failed"
+            kind, message = "denied", message if "authoriz" in message else "not authorized"
+        return kind, message
+
+    def _run(self, sql: str, cap: int, partial: bool, cell_chars: int) -> Reply:
         try:
-            return self._fetch(sql, cap, partial)
+            return self._fetch(sql, cap, partial, cell_chars)
         except sqlite3.OperationalError as error:
             # Decoding by a Python function costs 0.1 µs a cell, so only databases that need it get it.
             if self.sqlite.text_factory is not str or not str(error).startswith("Could not decode to UTF-8"):
                 raise
             self.sqlite.text_factory = decode
-            return self._fetch(sql, cap, partial)
+            return self._fetch(sql, cap, partial, cell_chars)
         except (sqlite3.Warning, sqlite3.ProgrammingError) as error:
             single = first_statement(sql) if "one statement at a time" in str(error) else None
             if single is None:
                 raise
-            return self._fetch(single, cap, partial)
+            return self._fetch(single, cap, partial, cell_chars)
 
-    def _fetch(self, sql: str, cap: int, partial: bool) -> Reply:
+    def _fetch(self, sql: str, cap: int, partial: bool, cell_chars: int) -> Reply:
         cursor = self.sqlite.execute(sql)
         if cursor.description is None:
             raise Refused(*(("syntax", "empty statement") if skip_blank(sql, 0) == len(sql) else ("denied", NO_ROWS)))
         columns = tuple(column[0] for column in cursor.description)
+        if cell_chars:
+            columns = shortened(columns, cell_chars)
         try:
-            more, chunks = self._chunks(cursor, cap)
+            more, chunks = self._chunks(cursor, cap, cell_chars)
         finally:
             cursor.close()
         if more and not partial:
             raise Refused("rows", f"the result has more than {cap} rows")
         return "", columns, self._tables_read(), (more, chunks)
 
-    def _chunks(self, cursor: sqlite3.Cursor, cap: int) -> tuple[bool, list[bytes]]:
+    def _chunks(self, cursor: sqlite3.Cursor, cap: int, cell_chars: int) -> tuple[bool, list[bytes]]:
         """Are there more than ``cap`` rows, and those up to it, marshalled part by part to see their size grow."""
         chunks: list[bytes] = []
         size, room = 0, cap + 1
         while room:
             wanted = min(ROWS, room)
-            rows = cursor.fetchmany(wanted)
+            if cell_chars:  # row by row: a few of them whole may already be too many for the memory
+                rows = [shortened(row, cell_chars) for row in islice(cursor, wanted)]
+            else:
+                rows = cursor.fetchmany(wanted)
             room -= len(rows)
             last = len(rows) < wanted
             if not room:
@@ -158,7 +212,7 @@ class Connection:
                 raise Refused("memory", f"the result is larger than {self.limits['result_mb']:g} MB")
             if last:
                 break
-            if self._overdue():
+            if monotonic() > self.deadline:
                 raise Refused("timeout", timeout_text(self.limits["seconds"]))
         return not room, chunks
 
@@ -176,6 +230,17 @@ def decode(text: bytes) -> str:
 def timeout_text(seconds: float) -> str:
     """The message of a time-out, the same whether the query stopped itself or its process was ended."""
     return f"the query ran longer than {seconds:g} s"
+
+
+def steps_text(steps: int) -> str:
+    """The message for a query over its budget."""
+    return f"the query took more than {steps / 1e6:g} million steps"
+
+
+def shortened(row: tuple, cell_chars: int) -> tuple:
+    """A row whose texts and blobs are no longer than a cell of so many characters needs to show that it is cut."""
+    size = cell_chars + 1
+    return tuple(value[:size] if isinstance(value, str | bytes) else value for value in row)
 
 
 def skip_blank(sql: str, start: int) -> int:
@@ -218,6 +283,11 @@ BY_CODE = {
     sqlite3.SQLITE_INTERRUPT: "timeout",
     sqlite3.SQLITE_NOMEM: "memory",
     sqlite3.SQLITE_TOOBIG: "memory",
+    sqlite3.SQLITE_IOERR: "machine",
+    sqlite3.SQLITE_CANTOPEN: "machine",
+    sqlite3.SQLITE_FULL: "machine",
+    sqlite3.SQLITE_BUSY: "machine",
+    sqlite3.SQLITE_PROTOCOL: "machine",
 }
 
 

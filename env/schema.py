@@ -1,19 +1,24 @@
 """Schema graph: the tables of a SQLite database and the declared foreign keys between them.
 
-It is read once from a trusted connection and then answers from memory: which tables there are, what they look
+It is read once, in a worker, and then answers from memory: which tables there are, what they look
 like, how they join. The sampler grows databases along it, the tools and the join share look things up in it.
 """
 
-import sqlite3
+import os
 from collections import deque
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from sqale_grpo.env.connect import read_only_uri
+from sqale_grpo.env.connect import live_uri, read_only_uri, real_path
+from sqale_grpo.env.limits import Limits, Query
+from sqale_grpo.env.pool import WorkerPool, default_pool
 from sqale_grpo.env.text import fold_name
+
+# Kind, name, statement, columns, keys: a row of ``env.catalog``, which only workers import.
+Entry = tuple[str, str, str, list[tuple], list[tuple]]
+NOT_A_DATABASE = "file is not a database"
 
 
 @dataclass(frozen=True)
@@ -63,34 +68,27 @@ class SchemaGraph:
         self._neighbors = _neighbors(self.tables, self.foreign_keys)
 
     @classmethod
-    def from_connection(cls, connection: sqlite3.Connection) -> "SchemaGraph":
-        """Read the schema ``main`` of a bare connection to a trusted database."""
-        factory = connection.text_factory
-        # Names may be bytes that are not UTF-8: they must not fail the reading.
-        connection.text_factory = _decode
-        try:
-            kinds = _kinds(connection)
-            # A trigger may bear its table's name, hence the type.
-            stored = "SELECT name, sql FROM main.sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid"
-            catalog = connection.execute(stored).fetchall()
-            listed = [(name, ddl or "") for name, ddl in catalog if name in kinds]
-            tables = [_relation(connection, name, ddl) for name, ddl in listed if kinds[name] != "view"]
-            views = [_relation(connection, name, ddl) for name, ddl in listed if kinds[name] == "view"]
-            return cls(tables, views, _foreign_keys(connection, tables))
-        finally:
-            connection.text_factory = factory
+    def from_catalog(cls, entries: Iterable[Entry]) -> "SchemaGraph":
+        """From what ``env.catalog`` reads."""
+        tables, views, keys = [], [], {}
+        for kind, name, ddl, columns, key_rows in entries:
+            relation = _relation(name, ddl, columns)
+            (tables if kind == "table" else views).append(relation)
+            keys[name] = key_rows
+        return cls(tables, views, _foreign_keys(tables, keys))
 
     @classmethod
-    def from_file(cls, path: str | Path) -> "SchemaGraph":
-        """Read a database file that nobody writes; remembered until its time or size, or its log's, changes.
+    def from_file(cls, path: str | Path, pool: WorkerPool | None = None, immutable: bool = True) -> "SchemaGraph":
+        """Read a database file, in a worker; remembered until its time or size, or its log's, changes.
 
-        Raises FileNotFoundError where there is no such file, ValueError where it is no SQLite database, or one
-        in the middle of a change.
+        ``immutable``: nobody writes it meanwhile. Raises FileNotFoundError where there is no such file, ValueError
+        where it is no SQLite database, or one in the middle of a change.
         """
-        file = Path(path)
-        if not file.is_file():
-            raise FileNotFoundError(f"no database file at {file}")
-        return _read_file(file.absolute(), _state(file), _state(file.with_name(f"{file.name}-wal")))
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"no database file at {path}")
+        file = real_path(path)
+        states = _state(file), _state(file.with_name(f"{file.name}-wal"))
+        return _read_file(file, *states, immutable, pool or default_pool())
 
     def find(self, name: str) -> str | None:
         """The table's declared name, matched as SQLite does (ASCII case does not matter); None: no such table."""
@@ -168,55 +166,33 @@ def _state(file: Path) -> tuple[int, int] | None:
 
 
 @lru_cache(maxsize=128)
-def _read_file(file: Path, _state: object, _log_state: object) -> SchemaGraph:
+def _read_file(file: Path, _state: object, _log_state: object, immutable: bool, pool: WorkerPool) -> SchemaGraph:
     """The states are here as part of the cache key only."""
-    with closing(sqlite3.connect(read_only_uri(file), uri=True)) as connection:
-        try:
-            return SchemaGraph.from_connection(connection)
-        # UnicodeDecodeError: SQLite's message quotes a name that is not UTF-8.
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            code = getattr(error, "sqlite_errorcode", None)
-            hint = ": another kind of file, or an encrypted database" if code == sqlite3.SQLITE_NOTADB else ""
-            raise ValueError(f"{file} cannot be read as a SQLite database: {error}{hint}") from error
-
-
-def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def _kinds(connection: sqlite3.Connection) -> dict[str, str]:
-    """Kind (table, virtual, view) of every relation that belongs to the user."""
-    listed = connection.execute("PRAGMA main.table_list").fetchall()
-    return {name: kind for _, name, kind, *_ in listed if kind != "shadow" and not _is_internal(name)}
-
-
-def _is_internal(name: str) -> bool:
-    return fold_name(name).startswith("sqlite_")
-
-
-def _pragma(connection: sqlite3.Connection, pragma: str, name: str) -> list[tuple]:
-    """The rows of a pragma on one table; by value, since Python refuses statements with bytes that are not UTF-8."""
-    sql = f"SELECT * FROM pragma_{pragma}(CAST(? AS TEXT), 'main')"
-    return connection.execute(sql, [name.encode("utf-8", "surrogateescape")]).fetchall()
-
-
-def _relation(connection: sqlite3.Connection, name: str, ddl: str) -> _Relation:
-    """Columns by ``table_xinfo``: ``table_info`` leaves out generated ones."""
+    uri = read_only_uri(file) if immutable else live_uri(file)
+    client = pool.client(uri, Limits(), live=not immutable)
     try:
-        rows = _pragma(connection, "table_xinfo", name)
-    except sqlite3.OperationalError:
-        rows = []  # a view over a missing table, a virtual table without its module: it has no columns to offer
+        ((kind, answer, *_),) = pool.run_many(client, [Query(None, 0, False)])
+    finally:
+        pool.forget(client)
+    if kind:
+        hint = ": another kind of file, or an encrypted database" if answer == NOT_A_DATABASE else ""
+        raise ValueError(f"{file} cannot be read as a SQLite database: {answer}{hint}")
+    return SchemaGraph.from_catalog(answer)
+
+
+def _relation(name: str, ddl: str, rows: Iterable[tuple]) -> _Relation:
+    """From the rows of ``table_xinfo``."""
     # hidden = 1 marks the hidden columns of virtual tables; 2 and 3 are generated columns, which can be read.
     columns = tuple(column for _, column, _, _, _, _, hidden in rows if hidden != 1)
     keyed = sorted((rank, column) for _, column, _, _, _, rank, _ in rows if rank)
     return _Relation(name, ddl, columns, tuple(column for _, column in keyed))
 
 
-def _foreign_keys(connection: sqlite3.Connection, tables: list[_Relation]) -> list[ForeignKey]:
+def _foreign_keys(tables: list[_Relation], rows_of: Mapping[str, Iterable[tuple]]) -> list[ForeignKey]:
     known = {fold_name(table.name): table for table in tables}
     found: dict[object, ForeignKey] = {}
     for child in tables:
-        for rows in _declared_keys(connection, child.name):
+        for rows in _declared_keys(rows_of[child.name]):
             key = _resolve(child, rows, known)
             if key is not None:
                 # The same key declared twice is one edge; the order of its pairs does not make it another.
@@ -224,10 +200,10 @@ def _foreign_keys(connection: sqlite3.Connection, tables: list[_Relation]) -> li
     return list(found.values())
 
 
-def _declared_keys(connection: sqlite3.Connection, table: str) -> list[list[tuple]]:
+def _declared_keys(listed: Iterable[tuple]) -> list[list[tuple]]:
     """A table's declared keys in the order of their declaration, each as its rows of ``foreign_key_list``."""
     keys: dict[int, list[tuple]] = {}
-    for row in _pragma(connection, "foreign_key_list", table):
+    for row in listed:
         keys.setdefault(row[0], []).append(row)
     # SQLite numbers the keys from the last declared one backwards.
     return [sorted(keys[number]) for number in sorted(keys, reverse=True)]

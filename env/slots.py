@@ -40,7 +40,7 @@ class Slot:
         keys = self.take_closing() if self.closing else ()
         if keys and self.worker is not None:
             try:
-                send(self.worker.descriptor, framed(marshal.dumps((keys, 0, None, ()))))
+                send(self.worker.descriptor, framed(marshal.dumps((keys, 0, None, (), None))))
             except OSError:
                 self.worker.end()
                 self.worker = None

@@ -56,6 +56,7 @@ def parse_error(sql: str, pool: WorkerPool | None = None) -> str | None:
 
     Judged on an empty schema (``env.scratch``): on a real one an unknown table or a refused action can hide a later
     syntax error. What cannot be compiled within the limits counts as accepted: a statement, or the rest of a text.
+    Raises SqlError("machine") where the machine failed.
     """
     pool = pool or default_pool()
     ends, statement = monotonic() + SECONDS, None
@@ -71,5 +72,7 @@ def syntax_error(statement: str, pool: WorkerPool) -> str | None:
     try:
         pool.run(pool.scratch, statement, 0, True)
     except SqlError as error:
+        if error.kind == "machine":
+            raise
         return error.message if error.kind == "syntax" else None
     return None

@@ -69,8 +69,27 @@ def harmless(text: str) -> str:
     return "".join(_shown(character) for character in text)
 
 
+def harmless_json(text: str) -> str:
+    """The same JSON with such characters as ``\\u`` escapes: a pipe often ends at a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    if not _moves(character):
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{int.from_bytes(units[place : place + 2], 'big'):04x}" for place in range(0, len(units), 2))
+
+
+def _moves(character: str) -> bool:
+    """Could it do something to a terminal, or to the order of what stands beside it?"""
+    return character not in _KEPT and unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
 def _shown(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+    if not _moves(character):
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -4,12 +4,15 @@ What only concerns the schema is answered from the graph that was read when the 
 run a query in the sandbox. A wrong name gets a one-line error with the closest real ones.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
+from pathlib import Path
 
-from sqale_grpo.env.limits import QueryResult, SqlError
+from sqale_grpo.env.budget import Budget
+from sqale_grpo.env.limits import Query, QueryResult, SqlError
 from sqale_grpo.env.protocol import ToolCall
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.env.schema import ForeignKey, SchemaGraph
@@ -30,6 +33,9 @@ class EpisodeLimits:
     distinct_values_cap: int = 50
     cell_chars: int = 80  # longer cells and headings are cut
     result_chars: int = 4000  # longer results are cut
+    list_chars: int = 12000  # list_tables shows so many characters of names at once
+    turn_calls: int = 20  # calls of one turn that are run; a policy that repeats itself fits 56 into its tokens
+    turn_steps: int = 1_000_000_000  # virtual-machine steps of all queries of a turn, 2.5 times those of one
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -41,12 +47,27 @@ class EpisodeLimits:
 class ToolResult:
     """A tool's answer. ``error`` is None, ``bad_args``, ``bad_name`` or the kind of an SqlError.
 
+    ``not_run``: what a turn may use was used up before it.
+
     ``opened``: tables that this call has shown something of beyond their name, as declared.
     """
 
     text: str
     error: str | None = None
     opened: frozenset[str] = frozenset()
+
+
+NO_COLLATION = "no such collation sequence"
+
+
+class MachineError(Exception):
+    """The machine failed at a query, twice in a row: what the policy did is not to be judged by it."""
+
+
+def check_machine(error: SqlError, database: Path) -> None:
+    """Raises MachineError for an error that is not the query's doing."""
+    if error.kind == "machine":
+        raise MachineError(f"{error.message}, at a query on {database}")
 
 
 class ToolError(Exception):
@@ -63,11 +84,14 @@ _Answer = tuple[str, Iterable[str]]
 
 @dataclass(frozen=True)
 class _Asked:
-    """A call that waits for a query: at most ``max_rows`` of its rows, and what they say."""
+    """A call that waits for a query, and what its rows say.
 
-    sql: str
-    max_rows: int
+    ``without_collation``: the same where the column's collation is another program's.
+    """
+
+    query: Query
     answer: Callable[[QueryResult], _Answer]
+    without_collation: Query | None = None
 
 
 def run_tool(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> ToolResult:
@@ -75,13 +99,28 @@ def run_tool(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> ToolRes
     return run_tools([call], sandbox, limits)[0]
 
 
-def run_tools(calls: Sequence[ToolCall], sandbox: Sandbox, limits: EpisodeLimits) -> list[ToolResult]:
-    """Answer calls in order. Their queries make one trip to the sandbox together."""
+def run_tools(
+    calls: Sequence[ToolCall], sandbox: Sandbox, limits: EpisodeLimits, budget: Budget | None = None
+) -> list[ToolResult]:
+    """Answer calls in order, as far as ``budget`` goes. Their queries make one trip to the sandbox together.
+
+    Raises MachineError where the machine failed at one of them.
+    """
     plans = [_plan(call, sandbox, limits) for call in calls]
     asked = [plan for plan in plans if isinstance(plan, _Asked)]
-    found = iter(sandbox.execute_many([(plan.sql, plan.max_rows) for plan in asked]) if asked else ())
-    answers = [_answered(plan, next(found)) if isinstance(plan, _Asked) else plan for plan in plans]
+    found = iter(sandbox.ask([plan.query for plan in asked], budget) if asked else ())
+    answers: list[_Answer | SqlError | ToolError] = []
+    for plan in plans:
+        if answers and _stopped(answers[-1]):
+            answers.append(answers[-1])  # a turn is stopped in its middle: what needs no query is not answered either
+            next(found, None) if isinstance(plan, _Asked) else None
+        else:
+            answers.append(_answered(plan, next(found), sandbox) if isinstance(plan, _Asked) else plan)
     return [_result(call, answer, limits) for call, answer in zip(calls, answers, strict=True)]
+
+
+def _stopped(answer: "_Answer | SqlError | ToolError") -> bool:
+    return isinstance(answer, SqlError) and answer.kind == "not_run"
 
 
 def _plan(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> "_Asked | _Answer | ToolError":
@@ -91,16 +130,20 @@ def _plan(call: ToolCall, sandbox: Sandbox, limits: EpisodeLimits) -> "_Asked | 
         return error
 
 
-def _answered(plan: _Asked, found: QueryResult | SqlError) -> _Answer | SqlError:
-    return found if isinstance(found, SqlError) else plan.answer(found)
+def _answered(plan: _Asked, found: QueryResult | SqlError, sandbox: Sandbox) -> _Answer | SqlError:
+    if isinstance(found, SqlError) and plan.without_collation and found.message.startswith(NO_COLLATION):
+        (found,) = sandbox.ask([plan.without_collation])
+    if isinstance(found, SqlError):
+        check_machine(found, sandbox.database)
+        return found
+    return plan.answer(found)
 
 
 def _result(call: ToolCall, answer: _Answer | SqlError | ToolError, limits: EpisodeLimits) -> ToolResult:
     if isinstance(answer, SqlError | ToolError):
         return ToolResult(printable(f"Error: {one_line(answer.message, limits.result_chars)}"), answer.kind)
     text, opened = answer
-    # The card promises every table name, and names that are cut off could not be found in any other way.
-    if call.tool != "list_tables":
+    if call.tool != "list_tables":  # it cuts itself, at a name
         text = cut(text, limits.result_chars)
     return ToolResult(printable(text), None, frozenset(opened))
 
@@ -110,13 +153,29 @@ def error_text(message: str) -> str:
     return printable(f"Error: {message}")
 
 
-def _list_tables(sandbox: Sandbox, limits: EpisodeLimits) -> _Answer:
-    """Names in one line (our assumption), views in a second one if there are any."""
+def _list_tables(sandbox: Sandbox, limits: EpisodeLimits, after: str | None = None) -> _Answer:
+    """Names in one line (our assumption), views in a second one if there are any.
+
+    The card promises every table name, and names that are cut off could not be found in any other way. So where they
+    are too many for one result, it says how to ask for those ``after`` the last one shown (our assumption).
+    """
     schema = sandbox.schema
-    lines = [", ".join(map(_listed, schema.tables)) or "(no tables)"]
-    if schema.views:
-        lines.append("Views: " + ", ".join(map(_listed, schema.views)))
-    return "\n".join(lines), ()
+    names = [*schema.tables, *schema.views]
+    start = 0 if after is None else names.index(_resolve(schema, after)) + 1
+    shown = start
+    room = limits.list_chars
+    while shown < len(names) and (shown == start or room > len(names[shown])):
+        room -= len(names[shown]) + 2
+        shown += 1
+    tables, views = names[start:shown], names[max(start, len(schema.tables)) : shown]
+    tables = tables[: len(tables) - len(views)]
+    lines = [", ".join(_listed(name, limits.list_chars) for name in tables)] if tables or not views else []
+    if views:
+        lines.append("Views: " + ", ".join(_listed(name, limits.list_chars) for name in views))
+    if shown < len(names):
+        more = json.dumps({"tool": "list_tables", "args": {"after": one_line(names[shown - 1], limits.list_chars)}})
+        lines.append(f"... ({shown} of {len(names)} names shown; go on with {more})")
+    return "\n".join(lines) or "(no tables)", ()
 
 
 def _describe_table(sandbox: Sandbox, limits: EpisodeLimits, table_name: str) -> _Answer:
@@ -156,8 +215,11 @@ def _distinct_values(
 ) -> _Asked:
     relation = _resolve(sandbox.schema, table_name)
     column = _resolve_column(sandbox.schema, relation, column_name)
-    sql = f"SELECT DISTINCT {quote_name(column)} FROM {quote_name(relation)}"
-    return _limited(limits, sql, limit, limits.distinct_values_cap, "values", _if_table(sandbox.schema, relation))
+    name = quote_name(column)
+    sql = f"SELECT DISTINCT {name} FROM {quote_name(relation)}"
+    asked = _limited(limits, sql, limit, limits.distinct_values_cap, "values", _if_table(sandbox.schema, relation))
+    plain = f"SELECT DISTINCT {name} COLLATE BINARY AS {name} FROM {quote_name(relation)} NOT INDEXED"
+    return replace(asked, without_collation=asked.query._replace(sql=plain))
 
 
 def _run_query(sandbox: Sandbox, limits: EpisodeLimits, sql: str) -> _Asked:
@@ -167,7 +229,7 @@ def _run_query(sandbox: Sandbox, limits: EpisodeLimits, sql: str) -> _Asked:
             lines.append(f"... (showing first {limits.preview_rows} rows; more rows exist)")
         return "\n".join(lines), result.tables
 
-    return _Asked(sql, limits.preview_rows, answer)
+    return _Asked(Query(sql, limits.preview_rows, True, limits.cell_chars, counts=True), answer)
 
 
 _TOOLS: dict[str, Callable[..., _Answer | _Asked]] = {
@@ -196,11 +258,12 @@ def _limited(limits: EpisodeLimits, sql: str, limit: int | None, cap: int, noun:
             lines.append(f"... (showing first {shown} values; more values exist)")
         return "\n".join(lines), {*result.tables, *opened}
 
-    return _Asked(sql, shown, answer)
+    return _Asked(Query(sql, shown, True, limits.cell_chars, stored=True), answer)
 
 
-def _listed(name: str) -> str:
-    """Plain, unless the list would be ambiguous then."""
+def _listed(name: str, size: int = 200) -> str:
+    """Plain, unless the list would be ambiguous then; what is longer than ``size`` is cut."""
+    name = name if len(name) <= size else name[:size] + "…"
     return quote_name(name) if any(sign in name for sign in ',"\n') or name != name.strip() or not name else name
 
 

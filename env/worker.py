@@ -12,8 +12,13 @@ import select
 import sqlite3
 from contextlib import suppress
 from time import monotonic
+from typing import Any
 
-from sqale_grpo.env.query import Connection, verdict
+from sqale_grpo.env.budget import Account, Budget
+from sqale_grpo.env.catalog import catalog_reply
+from sqale_grpo.env.confinement import confine
+from sqale_grpo.env.live import LiveConnection
+from sqale_grpo.env.query import Connection, Reply, verdict
 from sqale_grpo.env.scratch import Scratch
 from sqale_grpo.env.wire import Reader, framed, send
 
@@ -22,7 +27,8 @@ MB = 1 << 20
 # Where the system cannot tell that only the parent's side is closed, answers are not held back.
 HANG_UP = getattr(select, "POLLRDHUP", 0)
 TOGETHER_SECONDS = 0.001 if HANG_UP else 0.0
-NO_MEMORY = ("memory", "out of memory", None, None)
+NO_MEMORY: Reply = ("memory", "out of memory", None, None)
+COUNTS = 5  # place in a query
 
 
 class Outbox:
@@ -50,11 +56,12 @@ class Outbox:
 
 def main() -> None:
     """Serve until the parent closes the socket."""
-    confine()
+    limit_process()
+    confined = confine()
     outbox, holder, reader = Outbox(), Holder(), Reader(SOCKET)
     _thread.stack_size(256 * 1024)
     _thread.start_new_thread(end_with_parent, (outbox,))
-    send(SOCKET, framed(b"ready"))
+    send(SOCKET, framed(marshal.dumps(confined)))
     try:
         while True:
             serve(holder, outbox, *marshal.loads(reader.receive()))
@@ -63,20 +70,44 @@ def main() -> None:
 
 
 def serve(
-    holder: "Holder", outbox: Outbox, closing: tuple[int, ...], key: int, opening: tuple | None, queries: list[tuple]
+    holder: "Holder",
+    outbox: Outbox,
+    closing: tuple[int, ...],
+    key: int,
+    opening: tuple | None,
+    queries: list[tuple],
+    account: Account | None,
 ) -> None:
-    """One message: close connections, then run queries on one; after a lack of memory the rest is left unanswered."""
+    """One message: close connections, then run queries on one.
+
+    The rest is left unanswered after a lack of memory or a failure of the machine, and when the budget is spent.
+    """
     holder.close(closing)
     outbox.sent = monotonic()
+    budget = Budget(*account) if account else None
     for query in queries:
-        answer, last = holder.answer(key, opening, *query)
-        outbox.add(answer)
-        if last:
+        started = monotonic()
+        reply = holder.answer(key, opening, *query)
+        connected, recycle = key in holder.connections, reply[:2] == NO_MEMORY[:2] or reply[0] == "machine"
+        steps = holder.connections[key].steps if connected else 0
+        seconds = monotonic() - started
+        outbox.add(packed(reply, steps, seconds, connected, recycle))
+        if budget:
+            budget.note(query[COUNTS], bool(reply[0]), steps, seconds)
+        if recycle or (budget and budget.spent):
             break
     outbox.flush()
 
 
-def confine() -> None:
+def packed(reply: tuple, *more: object) -> bytes:
+    """An answer as bytes: (kind, …, steps, seconds, is the connection open, must the process be replaced)."""
+    try:
+        return marshal.dumps((*reply, *more))
+    except MemoryError:
+        return marshal.dumps((*NO_MEMORY, 0, 0.0, False, True))
+
+
+def limit_process() -> None:
     """No core dumps, no byte written to any file, and the first to go when the machine's memory ends."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
@@ -101,7 +132,7 @@ class Holder:
     """The connections of this process by their sandbox' key, and how far its memory may grow."""
 
     def __init__(self) -> None:
-        self.connections: dict[int, Connection | Scratch] = {}
+        self.connections: dict[int, Connection | LiveConnection | Scratch] = {}
         self.memory_mb = 0
 
     def close(self, keys: tuple[int, ...]) -> None:
@@ -110,32 +141,39 @@ class Holder:
             if key in self.connections:
                 self.connections.pop(key).sqlite.close()
 
-    def answer(self, key: int, opening: tuple | None, sql: str, cap: int, partial: bool) -> tuple[bytes, bool]:
-        """Run one query: (kind, …, is the connection open, must the process be replaced) marshalled, and the latter."""
-        reply: tuple = NO_MEMORY
+    def answer(
+        self, key: int, opening: tuple | None, sql: str | None, cap: int, partial: bool, cell_chars: int, stored: bool,
+        *_: object,
+    ) -> Reply:  # fmt: skip
+        """Run one query of one connection, which is opened for it where it is not."""
         try:
             opened = key not in self.connections
             if opened:
-                uri, limits = opening or ("", {})
-                self.connections[key] = Connection(uri, limits) if uri else Scratch(limits)
+                self.connections[key] = opened_connection(*opening)  # type: ignore[misc]  # it comes with the first
             connection = self.connections[key]
             self.allow(connection.limits["memory_mb"], opened)
-            reply = connection.run(sql, cap, partial)
-        except sqlite3.Error as error:  # the file cannot be opened: no database, no right to read it
-            reply = (*verdict(error, 0), None, None)
+            if sql is None:
+                return catalog_reply(connection) if isinstance(connection, Connection) else connection.catalog()
+            return connection.run(sql, cap, partial, cell_chars, stored)
+        except (sqlite3.Error, UnicodeError) as error:  # the file cannot be opened: no database, no right to read it
+            return (*verdict(error, 0), None, None)
+        except OSError as error:
+            return "machine", str(error), None, None
         except MemoryError:
-            pass
-        recycle = reply[:2] == NO_MEMORY[:2]
-        try:
-            return marshal.dumps((*reply, key in self.connections, recycle)), recycle
-        except MemoryError:
-            return marshal.dumps((*NO_MEMORY, False, True)), True
+            return NO_MEMORY
 
     def allow(self, memory_mb: int, opened: bool) -> None:
         """Let the query add ``memory_mb`` to what the process holds; looked at again when that or the limit changed."""
         if opened or memory_mb != self.memory_mb:
             self.memory_mb = memory_mb
             limit_data(memory_mb * MB)
+
+
+def opened_connection(uri: str, limits: dict[str, Any], live: bool) -> Connection | LiveConnection | Scratch:
+    """A connection of a sandbox' kind; without a URI one to no database."""
+    if not uri:
+        return Scratch(limits)
+    return LiveConnection(uri, limits) if live else Connection(uri, limits)
 
 
 def limit_data(extra: int) -> None:

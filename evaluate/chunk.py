@@ -75,7 +75,7 @@ def gold_columns(group: Group, answer: str | None, gold_seconds: float) -> dict[
     verdict = None
     if question.corpus in OFFICIAL:
         limits = replace(group.sandbox.limits, seconds=OFFICIAL_SECONDS)
-        with Sandbox(database, limits, group.sandbox.pool) as sandbox:
+        with Sandbox(database, limits, group.sandbox.pool, immutable=True) as sandbox:
             verdict = official_verdict(question, database, answer, sandbox, gold_seconds)
     return {"gold_empty": not gold.result.rows, "official": verdict}
 
@@ -149,6 +149,8 @@ def _score(each: OpenEpisode, settings: EpisodeSettings) -> tuple[Outcome, dict[
     assert episode.finished is not None
     try:
         outcome = score_episode(group, episode, settings)
+        if outcome.tier == "void":
+            return Failure(f"the machine failed: {outcome.message}")
         columns = gold_columns(group, episode.finished.sql, settings.gold_seconds)
     except GoldError as error:
         return Failure(f"the gold query did not run: {error}")

@@ -78,7 +78,10 @@ class Databases:
         try:
             source = self._corpus.database(wanted.db_id)
             limits = Limits(seconds=SECONDS)
-            with open_episode_database(source, wanted.tables) as database, Sandbox(database.path, limits) as sandbox:
+            with (
+                open_episode_database(source, wanted.tables) as database,
+                Sandbox(database.path, limits, immutable=True) as sandbox,
+            ):
                 keys = tuple((key.child, key.parent) for key in sandbox.schema.foreign_keys)
                 replies = sandbox.execute_many([(sql, ROWS) for sql in wanted.sqls])
         except (CorpusError, OSError, ValueError) as error:

@@ -18,6 +18,8 @@ def ablated(outcome: Outcome, parts: RewardParts) -> Outcome:
 
     Without partial credit 3.0 or 0; without bonuses an executable answer earns 1.0 + 0.9 F1.
     """
+    if outcome.tier == "void":
+        return outcome
     if not parts.partial_credit:
         return replace(outcome, reward=EQUIVALENT if outcome.tier == "equivalent" else INVALID)
     if not parts.bonuses and outcome.tier == "executable":

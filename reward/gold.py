@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqale_grpo.env.connect import real_path
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.pool import WorkerPool
 from sqale_grpo.env.sandbox import Limits, QueryResult, Sandbox, SqlError
@@ -57,7 +58,14 @@ class GoldResults:
         self._total = 0
         self._lock = threading.Lock()
 
-    def get(self, sql: str, database: str | Path, limits: Limits, pool: WorkerPool | None = None) -> Gold:
+    def get(
+        self,
+        sql: str,
+        database: str | Path,
+        limits: Limits,
+        pool: WorkerPool | None = None,
+        immutable: bool = False,
+    ) -> Gold:
         """The result of ``sql`` on ``database``. Raises GoldError where it does not run within ``limits``."""
         database = Path(database)
         key = (database.resolve(), file_state(database), sql, limits)
@@ -68,13 +76,13 @@ class GoldResults:
                 future = self._futures[key] = Future()
             self._futures.move_to_end(key)
         if first:
-            self._fill(key, future, database, pool)
+            self._fill(key, future, database, pool, immutable)
         return future.result()
 
-    def _fill(self, key: tuple, future: Future[Gold], database: Path, pool: WorkerPool | None) -> None:
+    def _fill(self, key: tuple, future: Future[Gold], database: Path, pool: WorkerPool | None, immutable: bool) -> None:
         *_, sql, limits = key
         try:
-            gold = run_gold(sql, database, limits, pool)
+            gold = run_gold(sql, database, limits, pool, immutable)
             size = len(marshal.dumps(gold.result.rows, 2))
         except BaseException as error:
             with self._lock:
@@ -97,9 +105,9 @@ class GoldResults:
             self._total -= self._sizes.pop(oldest)
 
 
-def run_gold(sql: str, database: Path, limits: Limits, pool: WorkerPool | None) -> Gold:
+def run_gold(sql: str, database: Path, limits: Limits, pool: WorkerPool | None, immutable: bool = False) -> Gold:
     """Run a gold query on a fresh connection, which no policy's query has touched."""
-    with Sandbox(database, limits, pool) as sandbox:
+    with Sandbox(database, limits, pool, immutable) as sandbox:
         try:
             return Gold(sandbox.execute(sql), is_ordered(sql))
         except SqlError as error:
@@ -109,6 +117,7 @@ def run_gold(sql: str, database: Path, limits: Limits, pool: WorkerPool | None) 
 def file_state(database: Path) -> tuple[Any, ...]:
     """What changes when a database file, or its write-ahead log, is replaced or written; () for a missing file."""
     state: tuple[Any, ...] = ()
+    database = real_path(database)  # SQLite looks for the log beside the file, not beside a link to it
     for file in (database, database.with_name(database.name + "-wal")):
         if file.exists():
             stat = file.stat()

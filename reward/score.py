@@ -2,6 +2,7 @@
 
 equivalent 3.0: the result matches the gold result. executable 1.0 + 0.9 F1 + 0.1 join share + 0.1 agreement: it runs
 with another result. parsable 0.5: SQLite's parser accepts it. invalid 0.0: the rest. The best wrong answer earns 2.1.
+void: the machine failed, so that nothing can be said of the answer; it has no reward (our addition).
 
 A candidate is scored by itself, anywhere; agreement, the one part that depends on the group, is added afterwards from
 digests (``with_agreement``), so the members of a group may have been scored in different processes.
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from math import nan
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -22,7 +24,7 @@ from sqale_grpo.reward.digest import Digest, digest, same_digest
 from sqale_grpo.reward.gold import Gold, GoldError, gold_results
 from sqale_grpo.reward.joins import join_share
 
-Tier = Literal["equivalent", "executable", "parsable", "invalid"]
+Tier = Literal["equivalent", "executable", "parsable", "invalid", "void"]
 
 EQUIVALENT, PARSABLE, INVALID = 3.0, 0.5, 0.0
 BASE, F1_WEIGHT, JOIN_WEIGHT, AGREEMENT_WEIGHT = 1.0, 0.9, 0.1, 0.1
@@ -48,7 +50,7 @@ class GoldQuery(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one candidate earned and why.
+    """What one candidate earned and why. The reward of a ``void`` one is not a number.
 
     ``f1`` and ``join_share`` are None where nothing executed. ``agrees``: its result is (one of) the group's most
     common, two or more candidates having it; False until ``with_agreement``. ``error``: kind of the SqlError, None
@@ -143,7 +145,8 @@ def executable_reward(f1: float, share: float, agrees: bool) -> float:
 def gold_result(sql: str, database: str | Path, sandbox: Sandbox, seconds: float, question_id: str = "") -> Gold:
     """The gold result under the sandbox' limits but for the time. Raises GoldError."""
     try:
-        return gold_results.get(sql, database, replace(sandbox.limits, seconds=seconds), sandbox.pool)
+        limits = replace(sandbox.limits, seconds=seconds)
+        return gold_results.get(sql, database, limits, sandbox.pool, sandbox.immutable)
     except GoldError as error:
         raise GoldError(error.sql, error.database, error.error, question_id) from error.error
 
@@ -154,10 +157,10 @@ def judge(prediction: str | None, gold: Gold, sandbox: Sandbox) -> Outcome:
         return Outcome("invalid", INVALID, message="no answer")
     try:
         result = run_answer(prediction, sandbox)
+        share = join_share(prediction, sandbox.schema)
     except SqlError as error:
         return failed(prediction, error, sandbox)
     compared = compare(result, gold.result, gold.ordered)
-    share = join_share(prediction, sandbox.schema)
     return Outcome(
         tier="equivalent" if compared.equivalent else "executable",
         reward=EQUIVALENT if compared.equivalent else executable_reward(compared.f1, share, agrees=False),
@@ -176,12 +179,22 @@ def run_answer(prediction: str, sandbox: Sandbox) -> QueryResult:
     return sandbox.execute(prediction)
 
 
+def void(failure: str, error: Kind = "machine") -> Outcome:
+    """The outcome of an answer that cannot be judged; ``failure`` is why."""
+    return Outcome("void", nan, error=error, message=failure)
+
+
 def failed(prediction: str, error: SqlError, sandbox: Sandbox) -> Outcome:
     """The tier of an answer that did not run to its end."""
+    if error.kind == "machine":
+        return void(error.message)
     refused = error.message if error.kind == "syntax" else None
     # What ran out of time or rows had been parsed; any other error may hide a syntax error that follows it.
     if error.kind not in ("syntax", "timeout", "rows"):
-        refused = sandbox.parse_error(prediction)
+        try:
+            refused = sandbox.parse_error(prediction)
+        except SqlError as failure:
+            return void(failure.message)
     if refused is not None:
         return Outcome("invalid", INVALID, error="syntax", message=refused)
     return Outcome("parsable", PARSABLE, error=error.kind, message=error.message)

@@ -4,6 +4,7 @@ Completions are appended to the prompt's tokens and never re-templated, so earli
 earlier reasoning in context"). The text between two turns is read off the tokenizer's own chat template once.
 """
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ class ChatFrame:
     after_user_ids: tuple[int, ...]
     stop_id: int
     stop_ids: frozenset[int]
+    plain: Any  # the tokenizer without its added tokens: a ``tokenizers.Tokenizer``
 
     def prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
         """Token ids of the episode's first messages, up to where the policy starts to write.
@@ -61,7 +63,7 @@ class ChatFrame:
 
     def _plain_tokens(self, text: str) -> list[int]:
         """A cell of a database may hold "<|im_end|>": told to the policy it is plain characters, and ends no turn."""
-        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return self.plain.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: list[int]) -> str:
         """The text of one turn, its stop token left out."""
@@ -100,4 +102,24 @@ def chat_frame(tokenizer: "PreTrainedTokenizerBase", enable_thinking: bool = Tru
     before_ids, after_ids = (
         tuple(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (between[len(stop) :], after_user)
     )
-    return ChatFrame(tokenizer, enable_thinking, before_ids, after_ids, known[stop], frozenset(stops))
+    plain = without_added_tokens(tokenizer)
+    return ChatFrame(tokenizer, enable_thinking, before_ids, after_ids, known[stop], frozenset(stops), plain)
+
+
+def without_added_tokens(tokenizer: "PreTrainedTokenizerBase") -> Any:
+    """The same tokenizer as one that knows no added token, and so makes plain characters of any text.
+
+    transformers' own switch, ``split_special_tokens``, is a state of the tokenizer that all threads share, and leaves
+    tokens whole that a model's files do not call special, such as Qwen's ``<think>`` and ``<tool_call>``. Raises
+    ValueError for a tokenizer that is written in Python.
+    """
+    from tokenizers import Tokenizer
+
+    if not getattr(tokenizer, "backend_tokenizer", None):
+        raise ValueError(
+            f"the tokenizer at {tokenizer.name_or_path} has no tokenizer.json: save it with a release of transformers "
+            "that writes one"
+        )
+    parts = json.loads(tokenizer.backend_tokenizer.to_str())
+    parts |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
+    return Tokenizer.from_str(json.dumps(parts))

@@ -87,6 +87,6 @@ def open_group(corpus: PreparedCorpus, index: int, draw: tuple[int, int], settin
     tables = select_tables(graph, question.gold_tables, settings.schema, chance, *settings.sizes)
     with (
         open_episode_database(source, tables) as database,
-        Sandbox(database.path, settings.limits, settings.workers) as sandbox,
+        Sandbox(database.path, settings.limits, settings.workers, immutable=True) as sandbox,
     ):
         yield Group(question, tuple(tables), database, sandbox)

@@ -9,7 +9,8 @@ from typing import Any
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.env.chance import key_int
 from sqale_grpo.env.episode import Episode
-from sqale_grpo.reward import Outcome, score_candidate
+from sqale_grpo.reward import GoldError, Outcome, score_candidate
+from sqale_grpo.reward.score import void
 from sqale_grpo.rollout.group import EpisodeSettings, Group, open_group
 from sqale_grpo.rollout.tokens import EpisodeTokens
 
@@ -105,16 +106,29 @@ def play_jobs(
         with clock("generate"):
             tokens = play([each.episode for each in opened], [each.key for each in opened])
         with clock("reward"):
-            outcomes = list(pool.map(lambda each: score_episode(each.group, each.episode, settings), opened))
+            outcomes = list(pool.map(lambda each: outcome_of(each.group, each.episode, settings), opened))
         return [
             PlayedEpisode(each.job, each.group, each.episode, written, outcome)
             for each, written, outcome in zip(opened, tokens, outcomes, strict=True)
         ]
 
 
+def outcome_of(group: Group, episode: Episode, settings: EpisodeSettings) -> Outcome:
+    """What a finished episode earned; void where its gold query does not run: that ends no run, and no resumed one."""
+    try:
+        return score_episode(group, episode, settings)
+    except GoldError as error:
+        return void(str(error), "not_run")
+
+
 def score_episode(group: Group, episode: Episode, settings: EpisodeSettings) -> Outcome:
-    """What a finished episode earned, agreement left open. Raises GoldError where the gold query does not run."""
+    """What a finished episode earned, agreement left open; void where the machine failed in it.
+
+    Raises GoldError where the gold query does not run.
+    """
     assert episode.finished is not None
+    if episode.finished.failure is not None:
+        return void(episode.finished.failure)
     question = group.question
     return score_candidate(
         question.gold_sql,

@@ -16,29 +16,11 @@ from pathlib import Path
 
 from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.sampler.catalog import INDEX_LEAF, TABLE_LEAF, blank_file, write_catalog
-from sqale_grpo.sampler.source import Selection, SourceFile, open_source, read_source, select_entries
+from sqale_grpo.sampler.source import Selection, SourceFile, open_source, select_entries
 
 _ROWID_NAMES = ("rowid", "oid", "_rowid_")
 # First byte of a b-tree's root page to that of an empty one: interior or leaf page of an index or of a table.
 _EMPTY_LEAVES = {2: INDEX_LEAF, 10: INDEX_LEAF, 5: TABLE_LEAF, 13: TABLE_LEAF}
-
-
-def build_database(source: str | Path, tables: Sequence[str], out: str | Path) -> Path:
-    """Write the database of ``tables``, in this order, to ``out``, which must not exist; returns ``out``.
-
-    Each table comes with rows, indexes, declared keys, generated columns, AUTOINCREMENT counter and planner
-    statistics. Raises FileNotFoundError and ValueError for a bad source, ValueError for an unknown table,
-    FileExistsError for an existing ``out``.
-    """
-    target = Path(out)
-    if target.exists():
-        raise FileExistsError(f"{out} exists; an episode's database is always a new file")
-    try:
-        build_from(read_source(source), tables, target)
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
-    return target
 
 
 def build_from(file: SourceFile, tables: Sequence[str], target: Path) -> None:

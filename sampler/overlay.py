@@ -9,43 +9,23 @@ An overlay must not be opened with ``immutable=1``: SQLite would then ignore the
 so, too, in a process that holds the source open with a log of its own (SQLite keeps one index of logs for an inode).
 """
 
-import os
 import secrets
-import sqlite3
 import struct
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
-from sqale_grpo.env.connect import read_only_uri
 from sqale_grpo.sampler.catalog import blank_file, write_catalog
 from sqale_grpo.sampler.source import SourceFile, open_source, select_entries
 
-SIDES = ("-wal", "-shm")  # of an overlay's name: the log, the guard
 _LOG_MAGIC = 0x377F0682  # checksums over little-endian words
 _LOG_FORMAT = 3007000
 
 
 def overlay_database(file: SourceFile, tables: Sequence[str], out: Path) -> None:
-    """Make ``out`` a database of exactly ``tables``: a link to the source, its log and the guard beside it.
-
-    Raises OSError where the file system refuses the link (another device, another owner's file), ValueError where a
-    connection of this process holds the source open with a log of its own.
-    """
+    """Write the log and the guard beside ``out``, which make a link of that name a database of exactly ``tables``."""
     log = write_ahead_log(file.page_size, patch_pages(file, tables, Path(f"{out}-catalog")))
     Path(f"{out}-wal").write_bytes(log)
     Path(f"{out}-shm").mkdir()
-    os.link(file.path, out)
-    if _schema_version(out) == file.schema_version:
-        raise ValueError(
-            f"{file.path} is open in this process with its log: close that connection, or open it with immutable=1"
-        )
-
-
-def _schema_version(path: Path) -> int:
-    """As SQLite reads it through the log, whose catalog has a version of its own."""
-    with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
-        return connection.execute("PRAGMA schema_version").fetchone()[0]
 
 
 def patch_pages(file: SourceFile, tables: Sequence[str], scratch: Path) -> dict[int, bytes]:

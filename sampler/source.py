@@ -1,5 +1,7 @@
 """Source database: what a build has to know of the file that it takes tables from, read without changing it."""
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -8,9 +10,11 @@ from operator import methodcaller
 from pathlib import Path
 from typing import NamedTuple
 
-from sqale_grpo.env.schema import fold_name
+from sqale_grpo.env.connect import holds_changes, holds_unfinished_change
+from sqale_grpo.env.text import fold_name
 
 _MAGIC = b"SQLite format 3\0"
+SHORTEST_LIMIT, LONGEST = 1_000_000, 2**31 - 1
 _ENCODINGS = {2: "UTF-16le", 3: "UTF-16be"}
 
 
@@ -82,9 +86,10 @@ def read_source(path: str | Path) -> SourceFile:
         size = stream.seek(0, 2)
     if len(header) < 100 or not header.startswith(_MAGIC):
         raise ValueError(f"{path} is not a SQLite database: its first bytes are not {_MAGIC!r}")
-    for suffix in ("-wal", "-journal"):
-        journal = Path(f"{file}{suffix}")
-        if journal.exists() and journal.stat().st_size:
+    name = os.fsencode(file)
+    for suffix, unsaved in (("-wal", holds_changes(name)), ("-journal", holds_unfinished_change(name + b"-journal"))):
+        if unsaved:
+            journal = Path(f"{file}{suffix}")
             raise ValueError(
                 f"{path} has unsaved changes in {journal.name}: close the programs that use it, "
                 f"then run: sqlite3 {file.name} 'PRAGMA journal_mode=DELETE'"
@@ -103,6 +108,8 @@ def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
     Raises ValueError, from inside the block too, where SQLite finds the file broken.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None, uri=True)) as connection:
+        # No stored value is longer than the file; what the file's own expressions make must not be either.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(SHORTEST_LIMIT, min(file.size, LONGEST)))
         connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")
         # Databases of one connection share their encoding; rows arrive as they are, valid or not.
         for setting in (f"encoding = '{file.encoding}'", "foreign_keys = OFF", "ignore_check_constraints = ON"):
@@ -112,6 +119,8 @@ def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
             connection.execute("ATTACH ? AS source", (f"{file.path.as_uri()}?mode=ro&immutable=1",))
             yield connection
         except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+                raise OSError(errno.ENOSPC, f"no room to build a database from {file.path}: {error}") from error
             missing = str(error).startswith(("no such collation sequence", "unknown function"))
             kind = MissingExtension if missing else ValueError
             raise kind(f"no database can be built from {file.path}: {error}") from error

@@ -101,7 +101,8 @@ class EnvConfig:
 
     tool_turns: int = key(6, "card", "turns with tools before the final turn", low=1)
     error_cap: int = key(4, "page", "failed run_query calls in a row after which the final turn comes", low=1)
-    query_seconds: float = key(5.0, "assumption", "seconds a query may run", above=0)
+    query_steps: int = key(400_000_000, "assumption", "virtual-machine steps a query may take", low=2_000)
+    query_seconds: float = key(30.0, "assumption", "seconds a query may run, a safety net over its steps", above=0)
     max_rows: int = key(10_000, "assumption", "rows a scored query may return; more is an error", low=1)
     value_bytes: int = key(1_000_000, "assumption", "bytes one string or blob may hold", low=1_000)
     memory_mb: int = key(256, "assumption", "megabytes that a query may add to its process", low=16)
@@ -115,7 +116,13 @@ class EnvConfig:
 
     def query_limits(self) -> Limits:
         """What one query of the policy may use."""
-        return Limits(seconds=self.query_seconds, rows=self.max_rows, length=self.value_bytes, memory_mb=self.memory_mb)
+        return Limits(
+            seconds=self.query_seconds,
+            steps=self.query_steps,
+            rows=self.max_rows,
+            length=self.value_bytes,
+            memory_mb=self.memory_mb,
+        )
 
     def episode_limits(self) -> EpisodeLimits:
         """Turns of an episode, and what a tool shows."""

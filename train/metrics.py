@@ -36,7 +36,7 @@ def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float
     """
     n = len(records)
     tiers = Counter(r["tier"] for r in records)
-    metrics = {f"{tier}_rate": tiers[tier] / n for tier in ("equivalent", "executable", "parsable", "invalid")}
+    metrics = {f"{tier}_rate": tiers[tier] / n for tier in ("equivalent", "executable", "parsable", "invalid", "void")}
     metrics |= {
         "rounds": sum(r["rounds"] for r in records) / n,
         "tool_calls": sum(r["calls"] for r in records) / n,
@@ -51,7 +51,8 @@ def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float
         counts = Counter(r[column] for r in records)
         metrics |= {f"{column}/{name}": counts[name] / n for name in names}
     rewards = [r["reward"] for r in records]
-    equal = sum(len(set(rewards[start : start + group])) == 1 for start in range(0, n, group))
+    # A void candidate has no reward; a group of void ones teaches nothing either.
+    equal = sum(len(set(rewards[start : start + group]) - {None}) <= 1 for start in range(0, n, group))
     metrics["zero_variance_groups"] = equal / (n / group)
     return metrics
 

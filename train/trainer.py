@@ -6,7 +6,8 @@ policy that survives a resume (``_save_checkpoint``, ``_load_optimizer_and_sched
 """
 
 import time
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch.utils.data import Sampler
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
+from sqale_grpo.env.errors import UserError
 from sqale_grpo.reward import Outcome, RewardParts, ablated, with_agreement
 from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
 from sqale_grpo.rollout.record import turns_record, write_episodes
@@ -30,10 +32,21 @@ from sqale_grpo.train.log_probs import written_log_probs
 from sqale_grpo.train.metrics import ratio_metrics, update_metrics, weigh_by_tokens
 from sqale_grpo.train.player import open_player, send_weights
 
+VOID_SHARE = 0.5  # of an update's candidates: with more void ones the machine must be mended first
 
-def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float]:
-    """TRL's reward function: the scored outcomes' rewards, agreement included."""
-    return [o.reward for o in outcome]
+
+def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float | None]:
+    """TRL's reward function: the scored outcomes' rewards, agreement included.
+
+    None for a void one: TRL leaves it out of its group's mean and deviation, and its advantage is 0.
+    """
+    return [None if o.tier == "void" else o.reward for o in outcome]
+
+
+def void_together(outcomes: list[Outcome]) -> list[Outcome]:
+    """A group's outcomes; all void where the gold query did not run for one, on whichever process."""
+    without_gold = next((each for each in outcomes if each.tier == "void" and each.error == "not_run"), None)
+    return outcomes if without_gold is None else [without_gold] * len(outcomes)
 
 
 class SqlGRPOTrainer(GRPOTrainer):
@@ -136,11 +149,26 @@ class SqlGRPOTrainer(GRPOTrainer):
                     raise RuntimeError(
                         f"candidates {start}..{start + size - 1} belong to different questions: wrong sampler"
                     )
-                finished += [ablated(each, parts) for each in with_agreement([outcome for _, outcome in members])]
+                outcomes = void_together([outcome for _, outcome in members])
+                finished += [ablated(each, parts) for each in with_agreement(outcomes)]
+            self._check_void(finished)
             first = self.accelerator.process_index * len(inputs)
             for x, played, outcome in zip(inputs, self._played, finished[first:], strict=False):
                 x["outcome"] = played.outcome = outcome
         return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+    def _check_void(self, outcomes: list[Outcome]) -> None:
+        """Say which candidates are void; raises UserError for too many."""
+        failures = Counter(outcome.message for outcome in outcomes if outcome.tier == "void")
+        if not failures:
+            return
+        count, (most_common, _) = failures.total(), failures.most_common(1)[0]
+        of = f"{count} of {len(outcomes)} candidates"
+        said = f"update {self.state.global_step}: {of} are void; most often: {most_common}"
+        if count > VOID_SHARE * len(outcomes):
+            raise UserError(f"{said}. Mend that, then resume the run")
+        if self.accelerator.is_main_process:
+            warnings.warn(said, RuntimeWarning, stacklevel=2)
 
     def _generate_and_score_completions(self, inputs: list[dict]) -> dict[str, Any]:
         before, started = sum(self.stage_seconds.values()), time.monotonic()
@@ -197,11 +225,11 @@ class SqlGRPOTrainer(GRPOTrainer):
             "opened_tables": sorted(played.episode.opened_tables),
             "sql": played.answer,
             "tier": outcome.tier,
-            "reward": outcome.reward,
+            "reward": None if outcome.tier == "void" else outcome.reward,
             "f1": outcome.f1,
             "join_share": outcome.join_share,
             "agrees": outcome.agrees,
-            "error": outcome.error,
+            "error": f"void: {outcome.message}" if outcome.tier == "void" else outcome.error,
             "advantage": advantage,
             "prompt_tokens": len(played.tokens.prompt_ids),
             **played.facts,

@@ -8,6 +8,7 @@ import pytest
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.sampler import choose_tables
+from tests.helpers.databases import schema_of
 
 DRAWS = 20
 
@@ -15,7 +16,7 @@ DRAWS = 20
 def graph_of(ddl: str) -> SchemaGraph:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(ddl)
-        return SchemaGraph.from_connection(connection)
+        return schema_of(connection)
 
 
 def test_tables_and_keys(case):

@@ -2,11 +2,13 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sqale_grpo.corpus.files import candidates, file_name, fingerprint, link_database, locate
+from sqale_grpo.corpus import files
+from sqale_grpo.corpus.files import candidates, copy_database, file_name, fingerprint, locate
 from sqale_grpo.corpus.gold import GoldConnection
 from tests.helpers.corpora import database
 
@@ -19,22 +21,32 @@ def rows(path: Path) -> list[tuple]:
         connection.close()
 
 
-def test_a_plain_file_is_linked(tmp_path: Path) -> None:
+def test_a_prepared_file_does_not_change_with_its_source(tmp_path: Path) -> None:
     source = database(tmp_path / "a.sqlite")
-    link_database(source, tmp_path / "b.sqlite")
-    assert (tmp_path / "b.sqlite").samefile(source) and not (tmp_path / "b.sqlite").is_symlink()
-    link_database(source, tmp_path / "b.sqlite")
+    copy_database(source, tmp_path / "b.sqlite")
+    copy_database(source, tmp_path / "b.sqlite")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.sqlite", "b.sqlite"]
+    with closing(sqlite3.connect(source, isolation_level=None)) as program:
+        program.execute("UPDATE City SET name = 'other'")
+    assert rows(tmp_path / "b.sqlite")[0] == ("Rome",)
 
 
-def test_a_symbolic_link_where_a_hard_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError("cross-device link")
-
+def test_a_large_file_is_named_by_a_symbolic_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = database(tmp_path / "a.sqlite")
-    monkeypatch.setattr(os, "link", refuse)
-    link_database(source, tmp_path / "b.sqlite")
+    monkeypatch.setattr(files, "COPIED_BYTES", 100)
+    monkeypatch.setattr(files, "cloned", lambda *_: False)  # as on a file system without clones
+    copy_database(source, tmp_path / "b.sqlite")
     assert (tmp_path / "b.sqlite").is_symlink() and rows(tmp_path / "b.sqlite")[0] == ("Rome",)
+
+
+def test_a_link_to_a_file_with_a_log_is_copied_with_the_log(tmp_path: Path) -> None:
+    source = database(tmp_path / "in/a.sqlite")
+    (tmp_path / "a.sqlite").symlink_to(source)
+    with closing(sqlite3.connect(source, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("INSERT INTO City VALUES (9, 'Late', 1)")
+        copy_database(tmp_path / "a.sqlite", tmp_path / "out.sqlite")
+    assert rows(tmp_path / "out.sqlite")[-1] == ("Late",)
 
 
 def test_write_ahead_log_is_recovered_into_a_copy(tmp_path: Path) -> None:
@@ -45,7 +57,7 @@ def test_write_ahead_log_is_recovered_into_a_copy(tmp_path: Path) -> None:
     writer.execute("INSERT INTO City VALUES (9, 'Late', 1)")
     before = {path.name: path.read_bytes() for path in source.parent.iterdir() if path.suffix != ".sqlite-shm"}
     assert b"Late" not in source.read_bytes()
-    link_database(source, tmp_path / "out.sqlite")
+    copy_database(source, tmp_path / "out.sqlite")
     assert rows(tmp_path / "out.sqlite")[-1] == ("Late",)
     assert (tmp_path / "out.sqlite").read_bytes()[18:20] == b"\x01\x01", "still in WAL mode"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.sqlite"]
@@ -70,7 +82,7 @@ def test_hot_journal_is_rolled_back_in_a_copy(tmp_path: Path) -> None:
     writer.execute("ROLLBACK")
     writer.close()
     assert (crashed / "a.sqlite-journal").stat().st_size > 0
-    link_database(crashed / "a.sqlite", tmp_path / "out.sqlite")
+    copy_database(crashed / "a.sqlite", tmp_path / "out.sqlite")
     assert rows(tmp_path / "out.sqlite")[0] == ("Rome",)
 
 
@@ -80,7 +92,7 @@ def test_wal_mode_without_a_log_opens_as_immutable(tmp_path: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
     source.chmod(0o444)
-    link_database(source, tmp_path / "b.sqlite")
+    copy_database(source, tmp_path / "b.sqlite")
     assert rows(tmp_path / "b.sqlite")[0] == ("Rome",)
 
 

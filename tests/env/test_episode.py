@@ -137,12 +137,27 @@ def test_a_success_sets_the_count_to_zero(shop):
     assert episode.step(run(FAILS)).final
 
 
-def test_the_cap_within_one_turn_holds_although_a_later_query_works(shop):
+def test_the_cap_stops_a_turn_in_its_middle(shop):
     episode = Episode("?", shop)
-    answer = episode.step(run(FAILS) * 4 + run(WORKS) + run(FAILS))
-    assert answer.final and f"\n{WORKS}\n" in answer.text
-    # The rest of that turn was run.
-    assert len(episode.turns[0].calls) == 6
+    answer = episode.step(run(FAILS) * 4 + run(WORKS) + call("list_tables"))
+    assert answer.final and episode.last_working_query is None
+    assert [record.error for record in episode.turns[0].calls] == ["schema"] * 4 + ["not_run"]
+    assert episode.turns[0].calls[-1].result == "Error: not run: 4 queries in a row failed"
+
+
+def test_a_turn_has_a_bound_of_calls_and_of_steps(shop):
+    counting = "WITH c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c WHERE x < 100000) SELECT count(*) FROM c"
+    episode = Episode("?", shop, EpisodeLimits(turn_calls=3, turn_steps=1_000_000))
+    episode.step(run(WORKS) * 5)
+    assert [record.error for record in episode.turns[0].calls] == [None] * 3 + ["not_run"]
+    episode.step(run(counting) * 3)
+    assert [record.error for record in episode.turns[1].calls] == [None, "not_run"]
+    assert "the queries of this turn took too many steps" in episode.turns[1].calls[1].result
+
+
+def test_an_answer_after_the_cap_still_counts(shop):
+    episode = Episode("?", shop)
+    assert episode.step(run(FAILS) * 5 + call("submit_sql", sql=WORKS)) == Finished(WORKS, "submit_sql")
 
 
 def final_turn(shop: Sandbox, *before: str) -> tuple[Episode, Observation]:

@@ -40,7 +40,10 @@ def test_limit_is_an_optional_whole_number(tool, args):
         (written("sample_rows", table="a"), 'sample_rows: unknown argument "table"; it takes table_name, limit (opt'),
         (written("run_query", sql=1), "run_query: argument sql must be text; it takes sql, inside args"),
         (written("sample_rows", table_name="a", limit="2"), "sample_rows: argument limit must be a whole number; "),
-        ('{"tool": "list_tables", "args": []}', "list_tables: args is no object; it takes no arguments"),
+        (
+            '{"tool": "list_tables", "args": []}',
+            "list_tables: args is no object; it takes after (optional), inside args",
+        ),
         ('{"tool": "list_tables",}', "the tool call is not valid JSON (illegal trailing comma"),
         ('{"tool": "list_tables", "args": {"n": NaN}}', "the tool call is not valid JSON (a number that JSON does not"),
         ('{"tool": ' + "[" * 100_000 + "]" * 100_000 + "}", "the tool call is not valid JSON (nested too deeply)"),
@@ -94,10 +97,10 @@ def test_a_good_call_after_something_broken_is_found(broken, kinds):
     ],
 )
 def test_long_hostile_completions_take_no_time(text):
-    start = time.perf_counter()
+    start = time.process_time()
     parse_turn(text)
     # Linear up to the recursion limit's worth of nesting; half a megabyte that takes quadratic time takes minutes.
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 PIECES = st.sampled_from(

@@ -11,12 +11,13 @@ import pytest
 
 from sqale_grpo.env.schema import ForeignKey, SchemaGraph
 from sqale_grpo.env.text import fold_name
+from tests.helpers.databases import schema_of
 
 
 def graph_of(ddl: str) -> SchemaGraph:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(ddl)
-        return SchemaGraph.from_connection(connection)
+        return schema_of(connection)
 
 
 def test_shop(shop_file):
@@ -72,7 +73,7 @@ def test_names_that_are_not_utf8():
         data = connection.serialize()
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(data)
-        graph = SchemaGraph.from_connection(connection)
+        graph = schema_of(connection)
         assert graph.tables == ("t\udcfc",) and graph.columns("t\udcfc") == ("x",)
         # The connection is left as it was.
         assert connection.text_factory is str

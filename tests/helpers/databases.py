@@ -4,7 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from sqale_grpo.env.catalog import read_catalog
 from sqale_grpo.env.connect import read_only_uri
+from sqale_grpo.env.query import decode
+from sqale_grpo.env.schema import SchemaGraph
 
 # Every form of table that SQLite stores in its own way, with rows that a careless copy would change.
 ZOO = """
@@ -94,3 +97,11 @@ def catalog(path: Path, table: str) -> list[tuple]:
         "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('table', 'index') ORDER BY 1, 2",
         table,
     )
+
+
+def schema_of(connection: sqlite3.Connection) -> SchemaGraph:
+    """The schema of a bare connection, as a worker reads it of a file."""
+    connection.text_factory = decode
+    shadow = {row[1] for row in connection.execute("PRAGMA main.table_list") if row[2] == "shadow"}
+    connection.text_factory = str
+    return SchemaGraph.from_catalog(read_catalog(connection, shadow, 1.0))

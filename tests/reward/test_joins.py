@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.reward.joins import join_share
+from tests.helpers.databases import schema_of
 from tests.reward.conftest import SHOP
 
 ON = "ON o.customer_id = c.id"
@@ -17,7 +17,7 @@ ON = "ON o.customer_id = c.id"
 def schema():
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(SHOP)
-        yield SchemaGraph.from_connection(connection)
+        yield schema_of(connection)
 
 
 SHARES = [
@@ -111,7 +111,7 @@ def test_merged_columns_of_several_joins(tmp_path):
             "CREATE TABLE a(k INTEGER PRIMARY KEY); CREATE TABLE b(k INTEGER REFERENCES a, x); CREATE TABLE z(k, y);"
             "CREATE TABLE d(k INTEGER REFERENCES b(k));"
         )
-        schema = SchemaGraph.from_connection(connection)
+        schema = schema_of(connection)
     assert join_share("SELECT * FROM a JOIN b USING(k) JOIN z USING(k)", schema) == 1 / 2
     # d.k equals b.k, since USING has made a.k and b.k one column.
     assert join_share("SELECT * FROM a JOIN b USING(k) JOIN d USING(k)", schema) == 1

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.sampler import choose_tables, select_tables
+from tests.helpers.databases import schema_of
 
 
 def make_graph(edges: dict[str, list[str]]) -> SchemaGraph:
@@ -22,7 +23,7 @@ def make_graph(edges: dict[str, list[str]]) -> SchemaGraph:
         for table, parents in edges.items():
             keys = "".join(f", r{number} REFERENCES {parent}(id)" for number, parent in enumerate(parents))
             connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY{keys})")
-        return SchemaGraph.from_connection(connection)
+        return schema_of(connection)
 
 
 @st.composite
@@ -120,7 +121,7 @@ def test_large_real_schemas_grow_to_every_size(shared_data: Path) -> None:
     for path in sorted((shared_data / "ddl").glob("*.sql")):
         with closing(sqlite3.connect(":memory:")) as connection:
             connection.executescript(path.read_text())
-            graph = SchemaGraph.from_connection(connection)
+            graph = schema_of(connection)
         gold = [max(graph.tables, key=lambda table: len(graph.neighbors(table)))]
         reach = len(_reachable(graph, gold, set(graph.tables)))
         for target in (4, 30, 64, len(graph.tables)):

@@ -13,7 +13,7 @@ from sqale_grpo.corpus.gold_tables import gold_tables
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.sampler import open_episode_database, select_tables
-from tests.helpers.databases import catalog, contents, rows
+from tests.helpers.databases import catalog, contents, rows, schema_of
 
 SCHEMAS = ("sampled", "gold", "distractors:32", "full")
 QUESTIONS = 2000
@@ -33,7 +33,7 @@ def test_large_schemas_have_their_tables_keys_and_join_paths(shared_data: Path, 
     """The keys, and networkx's graph of them, come from SQLite's PRAGMA, not from the graph under test."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript((shared_data / "ddl" / f"{name}.sql").read_text())
-        graph = SchemaGraph.from_connection(connection)
+        graph = schema_of(connection)
         declared = [
             (table, key, parent.lower(), column.lower(), str(target).lower())
             for table in graph.tables
