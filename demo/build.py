@@ -41,7 +41,7 @@ COMMAND = "sqale-grpo demo build-policy"
 MEASURED = "measured.json"
 CHECKED = 192  # train questions on which the finished policy is measured
 # Of the careful steps, the first part goes on with recall in every fourth batch, or it would be forgotten.
-RECALL_STEPS, RECALL_EVERY = 0.45, 4
+RECALL_STEPS, RECALL_EVERY = 0.33, 4
 # Shares of the learning rates' fall that are done at the bounds of the three stages of traces.
 FALLS = ((0.0, 0.5), (0.5, 0.98), (0.85, 0.99))
 IMPERFECT_ROWS = 2  # times demo_policy.batch_size: these traces contradict each other, so a small batch is noise

@@ -111,8 +111,12 @@ def call(thought: str, tool: str, **args: str) -> str:
 
 
 def explore(plan: Plan, habits: Habits, chance: random.Random) -> Iterator[str]:
-    """The explorer's completions up to the answer, one a turn."""
-    about = _CONCEPT[plan.column]  # named in the thoughts: what kind of thing the question's value is
+    """The explorer's completions up to the answer, one a turn.
+
+    A thought says whether the question joins, and what kind of thing its value is, so that a later turn need not find
+    it out again. The value's table is described first, with a join or without: what short questions teach serves both.
+    """
+    form, about = "join" if plan.parent else "one", _CONCEPT[plan.column]
     tables = chance.random() < habits.tables
     # A table whose name was guessed cannot be described, so its columns stay a guess too, unless the guess is right.
     columns = chance.random() < habits.columns
@@ -121,18 +125,18 @@ def explore(plan: Plan, habits: Habits, chance: random.Random) -> Iterator[str]:
     lost = (known.table, known.parent) != (plan.table, plan.parent)
     known = guess(plan, tables, columns, values) if not lost else guess(known, True, False, False)
     if chance.random() < habits.idle:
-        yield call("look", "foreign_keys")
+        yield call(f"{form} look", "foreign_keys")
     if tables:
-        yield call("find table", "list_tables")
+        yield call(f"{form} table", "list_tables")
     if columns:
+        yield call(f"{form} column", "describe_table", table_name=known.filtered)
         if plan.parent:
-            yield call("find join", "describe_table", table_name=known.table)
-        yield call("find column", "describe_table", table_name=known.filtered)
+            yield call(f"{form} key", "describe_table", table_name=known.table)
     if values:
-        yield call(f"find {about}", "distinct_values", table_name=known.filtered, column_name=known.column)
+        yield call(f"{form} {about}", "distinct_values", table_name=known.filtered, column_name=known.column)
     if chance.random() < habits.run:
-        yield call(f"try {about}", "run_query", sql=known.sql())
-    yield call(f"answer {about}", "submit_sql", sql=known.sql())
+        yield call(f"{form} try {about}", "run_query", sql=known.sql())
+    yield call(f"{form} answer {about}", "submit_sql", sql=known.sql())
 
 
 def play_script(episode: Episode, gold: str, habits: Habits, chance: random.Random) -> list[tuple[str, str | None]]:

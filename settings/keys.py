@@ -226,7 +226,7 @@ class DemoPolicyConfig:
         0.05, "ours", "first and second stage, recall and copying: until the loss is under this", above=0
     )
     copy_max_steps: int = key(600, "ours", "the same: go on to the next after so many steps at the latest", low=1)
-    clean_steps: int = key(2_700, "ours", "third stage: steps on traces that make every look-up", low=2)
+    clean_steps: int = key(3_600, "ours", "third stage: steps on traces that make every look-up", low=2)
     imperfect_steps: int = key(500, "ours", "fourth stage: steps on traces that skip look-ups", low=0)
     careful_traces: int = key(3_000, "ours", "traces of the third stage, one a question", low=1)
     imperfect_traces: int = key(3_000, "ours", "traces of the fourth stage, one a question", low=1)
