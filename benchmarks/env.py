@@ -161,7 +161,8 @@ def replay(
     before = anonymous_mb(pool)
     start = time.perf_counter()
     with ExitStack() as stack:
-        sandboxes = [(stack.enter_context(Sandbox(path, pool=pool, immutable=True)), group) for path, group in scripts.items()]
+        opened = ((Sandbox(path, pool=pool, immutable=True), group) for path, group in scripts.items())
+        sandboxes = [(stack.enter_context(sandbox), group) for sandbox, group in opened]
         # Candidate by candidate, not question by question: episodes of all questions are under way together.
         flights = [
             (Episode("Which label has the largest amount?", sandbox), group[candidate])

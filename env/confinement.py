@@ -80,7 +80,7 @@ def seccomp(library: ctypes.CDLL, calls: Numbers) -> str:
     if machine not in ARCHITECTURES or struct.calcsize("P") != 8:
         return f"not for {machine}"
     place = list(ARCHITECTURES).index(machine)
-    numbers = [number[place] for number in calls.values() if number[place] is not None]
+    numbers = [number for number in (each[place] for each in calls.values()) if number is not None]
     code = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, ARCHITECTURES[machine]), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
     # Jumps are relative: from each comparison to the last instruction.
     tests = [(AT_LEAST, OTHER_NUMBERS), *((EQUAL, number) for number in numbers)]

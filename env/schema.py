@@ -70,11 +70,12 @@ class SchemaGraph:
     @classmethod
     def from_catalog(cls, entries: Iterable[Entry]) -> "SchemaGraph":
         """From what ``env.catalog`` reads."""
-        tables, views, keys = [], [], {}
+        relations: dict[str, list[Any]] = {"table": [], "view": []}
+        keys = {}
         for kind, name, ddl, columns, key_rows in entries:
-            relation = _relation(name, ddl, columns)
-            (tables if kind == "table" else views).append(relation)
+            relations["table" if kind == "table" else "view"].append(_relation(name, ddl, columns))
             keys[name] = key_rows
+        tables, views = relations.values()
         return cls(tables, views, _foreign_keys(tables, keys))
 
     @classmethod

@@ -99,7 +99,7 @@ def serve(
     outbox.flush()
 
 
-def packed(reply: tuple, *more: object) -> bytes:
+def packed(reply: tuple, *more: Any) -> bytes:
     """An answer as bytes: (kind, …, steps, seconds, is the connection open, must the process be replaced)."""
     try:
         return marshal.dumps((*reply, *more))

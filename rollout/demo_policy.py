@@ -19,10 +19,15 @@ AGAIN = "install the package again, or build the policy anew: sqale-grpo demo bu
 
 def demo_policy_folder(folder: Path = FOLDER) -> Path:
     """The folder of the demo policy, its files as they were published; ConfigError where one is not."""
+    expected: dict[str, str] = {}
     try:
-        expected = dict(reversed(line.split()) for line in (folder / SUMS).read_text(encoding="utf-8").splitlines())
+        for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
+            digest, name = line.split()
+            expected[name] = digest
     except (OSError, ValueError) as error:
         raise ConfigError(f"the demo policy in {folder} has no readable {SUMS}; {AGAIN}") from error
+    if WEIGHTS not in expected:
+        raise ConfigError(f"the demo policy's file {folder / SUMS} was cut off; {AGAIN}")
     for name, digest in expected.items():
         path = folder / name
         if not path.is_file():

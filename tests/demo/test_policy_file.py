@@ -55,6 +55,9 @@ def test_without_its_digests_the_policy_is_refused(tmp_path):
     (tmp_path / SUMS).write_text("no digest here at all\n")
     with pytest.raises(ConfigError, match="has no readable SHA256SUMS"):
         demo_policy_folder(tmp_path)
+    (tmp_path / SUMS).write_text("")
+    with pytest.raises(ConfigError, match="SHA256SUMS was cut off"):
+        demo_policy_folder(tmp_path)
     (tmp_path / SUMS).unlink()
     (tmp_path / WEIGHTS).write_bytes(b"weights")
     write_sums(tmp_path)

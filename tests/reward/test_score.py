@@ -244,8 +244,8 @@ def test_the_gold_query_has_a_connection_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(
         WorkerPool,
         "run_many",
-        lambda pool, client, queries: (
-            asked.extend((sql, client.key) for sql, *_ in queries) or run_many(pool, client, queries)
+        lambda pool, client, queries, *more: (
+            asked.extend((sql, client.key) for sql, *_ in queries) or run_many(pool, client, queries, *more)
         ),
     )
     database = build(tmp_path / "d.sqlite", SHOP)
