@@ -70,7 +70,7 @@ class SchemaGraph:
     @classmethod
     def from_catalog(cls, entries: Iterable[Entry]) -> "SchemaGraph":
         """From what ``env.catalog`` reads."""
-        relations: dict[str, list[Any]] = {"table": [], "view": []}
+        relations: dict[str, list[_Relation]] = {"table": [], "view": []}
         keys = {}
         for kind, name, ddl, columns, key_rows in entries:
             relations["table" if kind == "table" else "view"].append(_relation(name, ddl, columns))
