@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +70,11 @@ class SQaLeAgent:
     ) -> dict[str, Any]:
         """Answer one question; ``evidence`` is a hint shown after it.
 
-        Returns a dict: ``sql`` (None: no answer), ``columns`` and ``rows`` of its result with ``truncated`` where there
+        Returns a dict: ``sql`` (None: no answer), ``moment`` (UTC, at which its rows were read: all of one moment of a
+        file that a program writes), ``columns`` and ``rows`` of its result with ``truncated`` where there
         are more, ``error`` (None, or why the query does not run), ``ended_by``, ``turns`` and ``calls`` (counts),
-        ``seconds``, ``trace`` (a dict a turn: ``completion``, ``calls``, ``observation``), ``question``, ``database``,
-        and token ids: ``prompt_ids``, ``completion_ids``, ``env_mask`` (1: the policy wrote it).
+        ``seconds``, ``trace`` (a dict per turn: ``completion``, ``calls``, ``observation``, ``moment``), ``question``,
+        ``database``, and token ids: ``prompt_ids``, ``completion_ids``, ``env_mask`` (1: the policy wrote it).
 
         ``on_turn(number, turn)`` is called as turns end. The database is opened read-only. Raises FileNotFoundError or
         ValueError where it is no readable SQLite database.
@@ -104,7 +107,7 @@ class SQaLeAgent:
                 for question, episode, made in zip(questions, episodes, tokens, strict=True)
             ]
 
-    def _episode(self, question: AgentQuestion, sandbox: Sandbox, on_turn: OnTurn | None) -> Episode:
+    def _episode(self, question: AgentQuestion, sandbox: Sandbox, on_turn: OnTurn | None) -> "_Watched":
         text, evidence = printable(question.text), printable(question.evidence)
         return _Watched(text, sandbox, self.episode_limits, False, evidence, self.prompts, on_turn=on_turn)
 
@@ -120,7 +123,7 @@ class SQaLeAgent:
         return keys
 
     def _result(
-        self, question: AgentQuestion, episode: Episode, sandbox: Sandbox, tokens: EpisodeTokens, seconds: float
+        self, question: AgentQuestion, episode: "_Watched", sandbox: Sandbox, tokens: EpisodeTokens, seconds: float
     ) -> dict[str, Any]:
         assert episode.finished is not None
         sql = episode.finished.sql
@@ -128,12 +131,16 @@ class SQaLeAgent:
             "question": question.text,
             "database": str(question.database),
             "sql": sql,
+            "moment": moment(),
             **answer_rows(sandbox, sql, self.rows),
             "ended_by": episode.finished.ended_by,
             "turns": len(episode.turns),
             "calls": sum(len(turn.calls) for turn in episode.turns),
             "seconds": seconds,
-            "trace": [turn_record(turn) for turn in episode.turns],
+            "trace": [
+                {**turn_record(turn), "moment": when}
+                for turn, when in zip_longest(episode.turns, episode.moments[: len(episode.turns)])
+            ],
             "prompt_ids": tokens.prompt_ids,
             "completion_ids": tokens.completion_ids,
             "env_mask": tokens.env_mask,
@@ -146,13 +153,20 @@ class _Watched(Episode):
     def __init__(self, *arguments: Any, on_turn: OnTurn | None) -> None:
         super().__init__(*arguments)
         self.on_turn = on_turn
+        self.moments: list[str] = []  # when the calls of each turn began
 
     def step(self, completion_text: str) -> Observation | Finished:
         """The episode's own step."""
+        self.moments.append(moment())
         answer = super().step(completion_text)
         if self.on_turn is not None:
             self.on_turn(len(self.turns), self.turns[-1])
         return answer
+
+
+def moment() -> str:
+    """Now, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def open_database(database: Path, limits: Limits) -> Sandbox:

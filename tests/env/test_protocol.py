@@ -215,3 +215,22 @@ def test_unclosed_quotes_take_no_more_time_than_closed_ones(part):
     started = time.process_time()
     assert same_query_key(text + "  x") == same_query_key(text + "  x;")
     assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        ('{"tool": "run_query", "arguments": {"sql": "SELECT 1"}}', 'args is called "arguments"; its name is args'),
+        ('{"tool": "run_query", "sql": "SELECT 1"}', "argument sql stands beside args"),
+        ('{"tool": "sample_rows", "args": {"table_name": "a"}, "limit": 3}', "argument limit stands beside args"),
+    ],
+)
+def test_arguments_in_another_place_are_an_error_that_says_so(call, says):
+    (error,) = parse_turn(call)
+    assert isinstance(error, CallError) and error.kind == "bad_args" and says in error.message
+
+
+def test_blanks_cost_time_in_proportion():
+    start = time.process_time()
+    parse_turn("</think>{tool" + " " * 300_000 + "}")
+    assert time.process_time() - start < 3
