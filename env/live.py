@@ -81,14 +81,14 @@ class LiveConnection:
         for _ in range(TRIES):
             self.renew()
             answer = ask()
-            if self.locks or self.look() == self.state:
+            if not self._lacks_log() if self.locks else self.look() == self.state:
                 return answer
         return CHANGED
 
     def renew(self) -> None:
         """Open the file anew where it must be."""
         now = self.look()
-        same = now == self.state if not self.locks else now[:2] == self.state[:2]
+        same = now == self.state if not self.locks else now[:2] == self.state[:2] and not self._lacks_log()
         if not same or self._other_schema():
             self.inner.sqlite.close()
             self.open()

@@ -18,7 +18,10 @@ from sqale_grpo.env.text import fold_name
 
 # Kind, name, statement, columns, keys: a row of ``env.catalog``, which only workers import.
 Entry = tuple[str, str, str, list[tuple], list[tuple]]
-NOT_A_DATABASE = "file is not a database"
+HINTS = {  # what SQLite says of a file that cannot be read, and what that means for its owner
+    "file is not a database": ": another kind of file, or an encrypted database",
+    "database is locked": " by a program that writes it; try again when it has finished",
+}
 
 
 @dataclass(frozen=True)
@@ -176,8 +179,7 @@ def _read_file(file: Path, _state: object, _log_state: object, immutable: bool, 
     finally:
         pool.forget(client)
     if kind:
-        hint = ": another kind of file, or an encrypted database" if answer == NOT_A_DATABASE else ""
-        raise ValueError(f"{file} cannot be read as a SQLite database: {answer}{hint}")
+        raise ValueError(f"{file} cannot be read as a SQLite database: {answer}{HINTS.get(answer, '')}")
     return SchemaGraph.from_catalog(answer)
 
 

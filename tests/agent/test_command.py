@@ -51,7 +51,8 @@ def test_the_trace_shows_every_turn_and_its_result(ask, shop):
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_one_another(ask, shop):
-    answers = [json.loads(ask("--db", shop, "--json", "--seed", seed)[1])["trace"] for seed in (1, 1, 2)]
+    traces = [json.loads(ask("--db", shop, "--json", "--seed", seed)[1])["trace"] for seed in (1, 1, 2)]
+    answers = [[turn["completion"] for turn in trace] for trace in traces]
     assert answers[0] == answers[1] != answers[2]
 
 
@@ -134,7 +135,7 @@ def test_a_damaged_database_is_named(ask, shop, tmp_path):
 
 
 def test_a_database_that_another_program_writes_is_read(ask, tmp_path):
-    """A write-ahead log in use is read with the database; a rollback lock that holds no change yet is no bar."""
+    """A write-ahead log in use is read with the database; a change that is only being prepared is no bar."""
     for mode in ("wal", "delete"):
         path = tmp_path / f"{mode}.sqlite"
         with sqlite3.connect(path, isolation_level=None) as writer:
@@ -142,7 +143,7 @@ def test_a_database_that_another_program_writes_is_read(ask, tmp_path):
             writer.execute("CREATE TABLE t (a)")
             writer.execute("INSERT INTO t VALUES (1)")
             if mode == "delete":
-                writer.execute("BEGIN EXCLUSIVE")
+                writer.execute("BEGIN IMMEDIATE")
             assert ask("--db", path)[0] == 0, mode
         writer.close()
 
@@ -161,8 +162,11 @@ def test_changes_that_were_left_behind_are_named(ask, tmp_path):
         writer.execute("PRAGMA cache_size=1")
         writer.execute("BEGIN")
         writer.executemany("INSERT INTO t VALUES (?)", [("x" * 3000,)] * 200)
-        assert_sentence(ask("--db", tmp_path / "half.sqlite"), "half.sqlite-journal", "did not complete")
+        assert_sentence(ask("--db", tmp_path / "half.sqlite"), "half.sqlite", "database is locked by a program")
+        for end in ("", "-journal"):
+            shutil.copy(tmp_path / f"half.sqlite{end}", tmp_path / f"left.sqlite{end}")
     writer.close()
+    assert_sentence(ask("--db", tmp_path / "left.sqlite"), "left.sqlite-journal", "did not complete")
 
 
 def test_a_model_that_is_not_there_is_named(ask, shop, tmp_path):

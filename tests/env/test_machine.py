@@ -40,18 +40,6 @@ def pool() -> Iterator[WorkerPool]:
         yield pool
 
 
-def kill_soon(pool: WorkerPool, times: int) -> None:
-    """Kill whatever process runs, several times, as a machine without memory does."""
-
-    def kill() -> None:
-        for _ in range(times):
-            time.sleep(0.4)
-            for pid in pool.pids:
-                os.kill(pid, signal.SIGKILL)
-
-    threading.Thread(target=kill, daemon=True).start()
-
-
 def test_the_budget_of_a_query_is_counted_in_steps(database: Path, pool: WorkerPool) -> None:
     with Sandbox(database, Limits(seconds=60.0, steps=1_000_000), pool) as sandbox:
         assert sandbox.execute(COUNT.format(50_000)).rows == [(50_000,)]
@@ -64,7 +52,7 @@ def test_the_budget_of_a_query_is_counted_in_steps(database: Path, pool: WorkerP
 def test_a_query_whose_worker_is_killed_is_run_again(database: Path, pool: WorkerPool) -> None:
     with Sandbox(database, Limits(seconds=60.0), pool) as sandbox:
         sandbox.execute("SELECT 1")
-        kill_soon(pool, 1)
+        threading.Timer(0.2, os.kill, (pool.pids[0], signal.SIGKILL)).start()  # as a machine without memory does
         assert sandbox.execute(COUNT.format(5_000_000)).rows == [(5_000_000,)]
 
 
