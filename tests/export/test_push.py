@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 from tests.export.test_export import make_run
 from tests.helpers.checkpoints import tiny_text_only
 from tests.helpers.hub import Hub
+from tests.helpers.patience import patience
 
 PUSH = (
     "import sys; from pathlib import Path; from sqale_grpo.export.push import push_folder;"
@@ -130,7 +131,7 @@ def test_a_push_that_fails_is_one_line_and_the_run_goes_on(checkpoint, tmp_path)
         started = time.monotonic()
         pushing.on_save(arguments, moment(3), None)
         pushing.on_save(arguments, moment(4), None)
-        assert time.monotonic() - started < 5.0, "the run does not wait"
+        assert time.monotonic() - started < 5.0 * patience(), "the run does not wait"
         pushing.on_save(arguments, moment(4), None)  # one push at a time
         pushing.on_train_end(arguments, moment(10), None)
     lines = (tmp_path / "out.txt").read_text().splitlines()

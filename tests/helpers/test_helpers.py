@@ -1,6 +1,9 @@
 """The helpers themselves: a hub that takes anything, or a kill that comes late, would let every test pass."""
 
+import os
 import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from hashlib import sha256
@@ -10,6 +13,7 @@ import pytest
 
 from tests.helpers.hub import Hub
 from tests.helpers.launch import Starter
+from tests.helpers.patience import patience
 
 
 def ask(url: str, method: str, body: bytes = b"") -> int:
@@ -71,3 +75,16 @@ def test_a_run_is_killed_as_it_opens_the_named_file_and_not_before(tmp_path: Pat
         assert starter.wait(starter.start(words, log, kill_at="c.yaml")) == 2
     finally:
         starter.close()
+
+
+def test_patience_grows_with_the_processes_that_wait() -> None:
+    before = patience()
+    spin = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * len(os.sched_getaffinity(0)))
+    ]
+    try:
+        assert before >= 1 and patience() >= 3
+    finally:
+        for process in spin:
+            process.kill()
+            process.wait()
