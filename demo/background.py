@@ -1,7 +1,7 @@
 """A process of the demo: its share of the evaluation before, of GRPO, and of the evaluation after.
 
-As a program (``python -m sqale_grpo.demo.background CONFIG RANK COUNT PORT RESUME``) a partner of the main process,
-started by ``demo.processes`` alone; what it prints goes to a file in the run's folder.
+As a program (``python -m sqale_grpo.demo.background CONFIG RANK COUNT PORT RESUME PARENT``) a partner of the main
+process, started by ``demo.processes`` alone; what it prints goes to a file in the run's folder.
 """
 
 import sys
@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sqale_grpo.demo.processes import join, wait_for_all
+from sqale_grpo.env.program import die_with
 from sqale_grpo.evaluate.runner import Share, run_evaluation
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.keys import Config
@@ -50,7 +51,8 @@ def play_experiment(
 
 def main(words: list[str]) -> int:
     """A partner: join the main process and play this one's share."""
-    config, (rank, count, port, resume) = load_config([Path(words[0])]), map(int, words[1:])
+    config, (rank, count, port, resume, parent) = load_config([Path(words[0])]), map(int, words[1:])
+    die_with(parent)()  # one that goes on alone would write into the run that is started next
     set_up_libraries(config)
     join(rank, count, port)
     with Path("/dev/null").open("w") as nowhere:

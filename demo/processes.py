@@ -1,7 +1,8 @@
 """The demo's processes: this one and a partner beside it, so that two cores train, and evaluate, at once.
 
 They are what torchrun would start, without its agent: an update's groups and an evaluation's questions are shared out
-among them, and they talk through gloo. Where one ends early the next exchange fails in the other, so none is left over.
+among them, and they talk through gloo. Where a partner ends early the next exchange fails here;
+a partner ends with the main process.
 """
 
 import os
@@ -86,7 +87,8 @@ def _connect(store: Any, rank: int, count: int) -> None:
 
 
 def _start(rank: int, count: int, port: int, config: Path, resume: bool, messages: Any) -> subprocess.Popen:
-    words = [sys.executable, "-m", PARTNER, str(config), str(rank), str(count), str(port), str(int(resume))]
+    numbers = map(str, (rank, count, port, int(resume), os.getpid()))
+    words = [sys.executable, "-m", PARTNER, str(config), *numbers]
     # A group of its own: Ctrl-C is for the main process, which ends its partners.
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=messages, stderr=messages, process_group=0)
 

@@ -1,5 +1,6 @@
 """How every program ends: one sentence for a mistake, the program's own hint after Ctrl-C, no traceback for either."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from sqale_grpo.env.text import harmless
 TRACEBACK = "SQALE_GRPO_TRACEBACK"  # set to 1: errors keep their traceback
 INTERRUPTED = 128 + signal.SIGINT
 CLOSED_PIPE = 128 + signal.SIGPIPE
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def run_program(run: Callable[[], int | None], stopped: str = "") -> int:
@@ -45,3 +47,21 @@ def _told(error: UserError | OSError) -> int:
     sentence = " ".join((str(error) or type(error).__name__).split())
     print(f"error: {harmless(sentence)}", file=sys.stderr)
     return error.exit_status if isinstance(error, UserError) else UserError.exit_status
+
+
+def die_with(parent: int) -> Callable[[], None]:
+    """What a child calls at its start. Linux: the kernel ends it when ``parent`` is gone, kill -9 included.
+
+    Elsewhere: nothing.
+    """
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except AttributeError:
+        return lambda: None
+
+    def request() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)  # it went between the fork and the request
+
+    return request

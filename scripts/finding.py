@@ -21,7 +21,7 @@ from rich.console import Console
 
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.files import hold_folder
-from sqale_grpo.env.program import run_program
+from sqale_grpo.env.program import die_with, run_program
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, with_names
@@ -41,7 +41,6 @@ from sqale_grpo.sweep.finding_page import (
     size_table,
     write_page,
 )
-from sqale_grpo.sweep.launch import die_with
 from sqale_grpo.sweep.state import check_folders, standing
 
 SWEEP = "configs/sweep/demo_corpora.yaml"

@@ -1,6 +1,5 @@
 """Starting a sweep's runs, so many at once, each a process of its own that never outlives the sweep."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -10,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from sqale_grpo.env.program import die_with
 from sqale_grpo.sweep.file import SweepRun
 from sqale_grpo.sweep.state import FAILURE, LOG, mark_failed, standing, start_command
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 10.0  # between the request to end and the kill
 
@@ -66,24 +65,6 @@ def _start(run: SweepRun) -> _Child:
         preexec_fn=die_with(os.getpid()),
     )
     return _Child(run, process, log)
-
-
-def die_with(parent: int) -> Callable[[], None]:
-    """What a child calls at its start. Linux: the kernel ends it when ``parent`` is gone, kill -9 included.
-
-    Elsewhere: nothing.
-    """
-    try:
-        prctl = ctypes.CDLL(None).prctl
-    except AttributeError:
-        return lambda: None
-
-    def request() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)  # it went between the fork and the request
-
-    return request
 
 
 def _finish(child: _Child) -> str:

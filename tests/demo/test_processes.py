@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from sqale_grpo.evaluate.runner import Share, shared_chunks
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.run_folder import latest_checkpoint
 from tests.conftest import ROOT
+from tests.helpers.patience import running, wait_until
 
 
 def test_a_whole_demo_on_two_processes(quick, work):
@@ -46,6 +48,25 @@ def test_a_partner_that_ends_early_is_a_sentence(tmp_path, monkeypatch):
     ):
         raise AssertionError("nobody joined")
     assert "there_is_no_such_module" in log.read_text()
+
+
+def test_a_partner_ends_with_a_main_process_that_is_killed(quick):
+    """One that went on alone would write into the run that the next command takes up."""
+    command = [sys.executable, "-m", "sqale_grpo.demo", *quick, "name=killed", "seed=4"]
+    demo = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children")
+
+    def partner() -> int | None:
+        for pid in children.read_text().split():
+            if b"demo.background" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return int(pid)
+        return None
+
+    assert wait_until(lambda: partner() is not None, 200)
+    pid = partner()
+    demo.kill()
+    demo.wait()
+    assert wait_until(lambda: not running(pid), 20)
 
 
 def test_a_number_of_processes_that_cannot_share_a_batch_is_refused(tmp_path):

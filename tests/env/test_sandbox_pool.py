@@ -18,6 +18,7 @@ from sqale_grpo.env import pool as pool_module
 from sqale_grpo.env.episode import Episode
 from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
 from tests.helpers.bombs import DEAF, ENDLESS
+from tests.helpers.patience import running, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,24 +31,6 @@ def database(tmp_path) -> Path:
         connection.executemany("INSERT INTO n VALUES (?)", [(i,) for i in range(100)])
         connection.commit()
     return path
-
-
-def wait_until(condition, seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
-
-
-def running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be reaped does not.
-
-    A killed process whose first thread has ended may have another that still holds its sockets for a moment.
-    """
-    with suppress(OSError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state != "Z" or os.listdir(f"/proc/{pid}/task") != [str(pid)]
-    return False
 
 
 def descriptors(pid: int | str = "self") -> int:
