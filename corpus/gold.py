@@ -59,9 +59,6 @@ class GoldConnection(Connection):
             bare.text_factory = factory
             bare.set_authorizer(self.authorizer)
 
-    def close(self) -> None:
-        self.sqlite.close()
-
 
 @dataclass(frozen=True)
 class Touched:

@@ -8,6 +8,7 @@ tables are read and which functions are called.
 import sqlite3
 from collections.abc import Callable, Iterable
 
+from sqale_grpo.env.formats import NAMES as FORMATS
 from sqale_grpo.env.text import fold_name
 
 # Read something about the schema, change nothing. data_version is what full-text tables ask for themselves.
@@ -57,13 +58,19 @@ FUNCTION, RECURSIVE, PRAGMA = sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE,
 Callback = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 
-def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str], functions: set[str]) -> Callback:
+def authorizer(
+    names: Iterable[str],
+    modules: Iterable[str],
+    reads: set[str],
+    functions: set[str],
+    may_format: Callable[[], bool] = lambda: True,
+) -> Callback:
     """The callback for ``Connection.set_authorizer``.
 
     ``names`` are all tables and views of the file, ``modules`` what this SQLite can make virtual tables from.
     Every read adds the table's name to ``reads``; where no column is read (``count(*)``) it is the name as the
     statement spells it, which may be a common table expression's. A refusal adds DENIED. Every call adds the
-    function's name, folded, to ``functions``.
+    function's name, folded, to ``functions``. ``may_format`` is asked at every call of ``printf`` and ``format``.
     """
     known = TABLES | set(names)
     folded = {fold_name(name) for name in known}
@@ -83,7 +90,7 @@ def authorizer(names: Iterable[str], modules: Iterable[str], reads: set[str], fu
         if action == FUNCTION:
             name = second.lower()
             functions.add(name)
-            return name not in FUNCTIONS
+            return name not in FUNCTIONS and (name not in FORMATS or may_format())
         if action == PRAGMA:
             return first.lower() in PRAGMAS
         return action in (SELECT, RECURSIVE)

@@ -33,7 +33,8 @@ class LiveConnection:
         self.state = self.look()
         self.locks = not self._lacks_log()
         try:
-            self.inner = self._opened(self.uri if self.locks else f"{self.uri}&immutable=1")
+            uri = self.uri if self.locks else f"{self.uri}&immutable=1"
+            self.inner = Connection(uri, self.limits, LOCK_SECONDS)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise sqlite3.OperationalError(f"{os.fsdecode(self.path)}-journal {UNFINISHED}") from error
@@ -45,13 +46,6 @@ class LiveConnection:
             return False
         with open(self.path, "rb") as file:
             return file.read(20)[18:] == b"\x02\x02"
-
-    def _opened(self, uri: str) -> Connection:
-        inner = Connection(uri, self.limits, LOCK_SECONDS)
-        # A program that shortens the file would end this process at the next look at a mapped page.
-        with inner.trusted():
-            inner.sqlite.execute("PRAGMA mmap_size=0")
-        return inner
 
     @property
     def sqlite(self) -> sqlite3.Connection:

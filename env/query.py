@@ -5,13 +5,14 @@ Runs in the worker process. Nothing here ends a call that SQLite itself never le
 
 import marshal
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 from time import monotonic
 from typing import Any
 
 from sqale_grpo.env.authorizer import DENIED, SCHEMA_FUNCTIONS, Callback, authorizer
+from sqale_grpo.env.formats import hold_formats, shows_its_widths
 from sqale_grpo.env.text import fold_name, quote_name
 
 # Progress handler every so many instructions, about 30 µs: below 1% of a long query's time, far below a time limit.
@@ -37,9 +38,17 @@ class Connection:
     ``reads`` and ``functions``: what the authorizer saw in the last statement; ``authorizer``: its callback.
     """
 
-    def __init__(self, uri: str, limits: dict[str, Any], lock_seconds: float = 0.0) -> None:
-        """``lock_seconds``: how long to wait for a program that writes the file."""
+    def __init__(self, uri: str, limits: dict[str, Any], lock_seconds: float = 0.0, held: bool = False) -> None:
+        """``lock_seconds``: how long to wait for a program that writes the file; 0: nobody does.
+
+        ``held``: with functions ``printf`` and ``format`` that look at their widths first (``env.formats``).
+        """
+        self.uri, self.lock_seconds = uri, lock_seconds
         self.limits = limits
+        self.held = held
+        self.sql = ""  # the statement that runs
+        self.hides_widths = False  # in its calls of printf or format
+        self.too_wide: Callable[[], bool] = lambda: False  # was such a call refused?
         self.deadline = float("inf")
         self.ticks = 0  # of the progress handler in the last statement, and how many it may have
         self.most_ticks = float("inf")
@@ -58,6 +67,8 @@ class Connection:
         connection = self.sqlite
         for pragma in PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
+        if self.lock_seconds:  # a program that shortens the file would end this process at a look at a mapped page
+            connection.execute("PRAGMA mmap_size=0")
         connection.text_factory = decode
         self.known_schema = self.schema_version()
         stored = connection.execute(SCHEMA).fetchall()
@@ -73,7 +84,10 @@ class Connection:
         connection.text_factory = str
         self._set_limits()
         connection.set_progress_handler(self._tick, STEPS)
-        self.authorizer = authorizer([name for _, name, _ in stored], modules, self.reads, self.functions)
+        if self.held:
+            self.too_wide = hold_formats(connection, self.limits["length"])
+        names = [name for _, name, _ in stored]
+        self.authorizer = authorizer(names, modules, self.reads, self.functions, self._may_format)
         connection.set_authorizer(self.authorizer)
 
     def _connect_virtual_tables(self, virtual: list[str]) -> None:
@@ -117,6 +131,10 @@ class Connection:
         finally:
             self.sqlite.set_authorizer(self.authorizer)
 
+    def _may_format(self) -> bool:
+        self.hides_widths = not (self.held or shows_its_widths(self.sql, self.limits["length"]))
+        return not self.hides_widths
+
     def _tick(self) -> bool:
         self.ticks += 1
         return self.ticks > self.most_ticks or monotonic() > self.deadline
@@ -141,6 +159,7 @@ class Connection:
         """
         self.reads.clear()
         self.functions.clear()
+        self.sql, self.hides_widths = sql, False
         self.start()
         if stored:
             self.sqlite.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_STORED)
@@ -149,12 +168,32 @@ class Connection:
         except Refused as refused:
             return (*refused.args, None, None)
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError) as error:
+            if self.hides_widths:
+                return self._run_held(sql, cap, partial, cell_chars)
             return (*self._verdict(error), None, None)
         finally:
             if stored:
                 self.sqlite.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self.limits["length"])
 
+    def _run_held(self, *query: Any) -> Reply:
+        """The same on a connection of its own, since SQLite does not give its own functions back."""
+        try:
+            with closing(Connection(self.uri, self.limits, self.lock_seconds, held=True)) as other:
+                reply = other.run(*query)
+        except (sqlite3.Error, UnicodeError) as error:
+            return (*verdict(error, self.limits["seconds"]), None, None)
+        self.ticks = other.ticks
+        self.reads |= other.reads
+        self.functions |= other.functions
+        return reply
+
+    def close(self) -> None:
+        """Close the file."""
+        self.sqlite.close()
+
     def _verdict(self, error: BaseException) -> tuple[str, str]:
+        if self.too_wide():
+            return "memory", TOO_LONG[0]
         kind, message = verdict(error, self.limits["seconds"])
         if kind == "timeout" and self.ticks > self.most_ticks:
             message = steps_text(self.limits["steps"])
@@ -210,10 +249,11 @@ class Connection:
             size += len(chunks[-1])
             if size > self.limits["result_mb"] * 1e6:
                 raise Refused("memory", f"the result is larger than {self.limits['result_mb']:g} MB")
-            if last:
-                break
+            # After the last rows too: one call of a function may have taken all the time, and ticked never.
             if monotonic() > self.deadline:
                 raise Refused("timeout", timeout_text(self.limits["seconds"]))
+            if last:
+                break
         return not room, chunks
 
     def _tables_read(self) -> tuple[str, ...]:
