@@ -170,9 +170,15 @@ def moment() -> str:
 
 
 def open_database(database: Path, limits: Limits) -> Sandbox:
-    """A sandbox on a file, read-only; raises FileNotFoundError or ValueError where it is no readable database."""
+    """A sandbox on a file, read-only.
+
+    Raises FileNotFoundError or ValueError where it is no readable database, or one without a table.
+    """
     sandbox = Sandbox(database, limits)
-    sandbox.schema  # noqa: B018 a file that is no database is to fail here, not at the first call
+    # A file that is no database is to fail here, not at the first call; one of 0 bytes is a database to SQLite.
+    if not sandbox.schema.tables and not sandbox.schema.views:
+        sandbox.close()
+        raise ValueError(f"{database} holds no table: there is nothing to ask")
     return sandbox
 
 

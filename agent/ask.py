@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from sqale_grpo.agent.agent import AgentQuestion, SQaLeAgent, open_database, turn_record
@@ -14,6 +15,7 @@ from sqale_grpo.agent.questions import read_questions
 from sqale_grpo.agent.settings import SETTINGS
 from sqale_grpo.agent.show import Printer, to_json, use_utf8
 from sqale_grpo.env.episode import Turn
+from sqale_grpo.env.limits import LARGEST
 from sqale_grpo.env.program import run_program
 from sqale_grpo.env.prompts import load_prompts
 from sqale_grpo.rollout.chat import ChatFrame
@@ -38,10 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     for name, holds, text in (
-        ("--temperature", options.temperature >= 0, "0 or more"),
+        ("--temperature", 0 <= options.temperature < inf, "0 or more"),
         ("--top-p", 0 < options.top_p <= 1, "above 0 and at most 1"),
         ("--top-k", options.top_k >= 0, "0 or more"),
         ("--max-episode-tokens", options.max_episode_tokens > options.max_turn_tokens, "over --max-turn-tokens"),
+        ("--seconds", 0 < options.seconds <= LARGEST, f"above 0 and at most {LARGEST}"),
     ):
         if not holds:
             raise AgentError(f"{name} must be {text}")

@@ -70,8 +70,11 @@ WORKER_BEGINS = (
 )
 WORKER_ENDS = "# worker process ends"
 BOOT = """\
-# A worker loads its part of this file, not what needs time to import.
-FILE = os.path.abspath(__file__)
+# A worker loads its part of this file, not what needs time to import. The code knows where it lies; __file__ may be
+# another program's, which runs this text.
+FILE = os.path.abspath(sys._getframe().f_code.co_filename)
+if not os.path.isfile(FILE):
+    raise ImportError("sqale_agent.py must be imported or run as a file, not by exec: its worker processes load it")
 BOOT = (
     "import sys; text = open(sys.argv[1], encoding='utf-8').read();"
     "begin, end = (text.rindex('\\\\n# worker process ' + mark) for mark in ('begins', 'ends'));"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqale_grpo.corpus import reasons
 from sqale_grpo.corpus.gold_tables import UnparsedSql, gold_tables
+from sqale_grpo.env.catalog import bound_name
 from sqale_grpo.env.connect import read_only_uri
 from sqale_grpo.env.limits import Limits, SqlError
 from sqale_grpo.env.query import Connection, decode, skip_blank
@@ -175,8 +176,9 @@ def shadow_owners(bare: sqlite3.Connection) -> dict[str, str]:
 
 def count_keys(bare: sqlite3.Connection, table: str) -> int:
     """Foreign keys that a table declares. By value: a statement cannot hold a name that is not UTF-8."""
-    query = "SELECT count(DISTINCT id) FROM pragma_foreign_key_list(CAST(? AS TEXT))"
-    return bare.execute(query, (table.encode("utf-8", "surrogateescape"),)).fetchone()[0]
+    (encoding,) = bare.execute("PRAGMA main.encoding").fetchone()
+    query = "SELECT count(DISTINCT id) FROM pragma_foreign_key_list(CAST(? AS TEXT), 'main')"
+    return bare.execute(query, (bound_name(table, encoding),)).fetchone()[0]
 
 
 def describes(sql: str) -> bool:

@@ -7,6 +7,7 @@ time limit without ever polling it (one call of a function over a long string do
 
 import os
 import re
+import resource
 import signal
 import sqlite3
 import sys
@@ -22,12 +23,14 @@ from sqale_grpo.corpus.files import copy_database
 from sqale_grpo.corpus.gold import DatabaseFacts, GoldDatabase, Verdict
 from sqale_grpo.corpus.question import DatabaseRecipe
 from sqale_grpo.corpus.stability import Probes
+from sqale_grpo.env.confinement import confine
 from sqale_grpo.env.limits import Limits
 from sqale_grpo.env.pool import GRACE_SECONDS
 
 PROBE_GRACE_SECONDS = 2.0  # over the time limit of all probes of a gold, for what they compare
 OUT_OF_MEMORY = 3  # exit status
 BUILD_SECONDS = 300.0  # the largest published schema takes a few
+BUILD_BYTES = 4 << 30  # of a built file; statements of a schema could fill a disk in those seconds
 # What may begin a statement of a SQaLe schema, after comments: nothing that opens another file or changes a setting.
 _COMMENTS = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _DDL = ("CREATE", "ALTER", "DROP", "INSERT", "REPLACE", "UPDATE", "DELETE")
@@ -94,7 +97,7 @@ def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
 
 
 def make_database(recipe: DatabaseRecipe, path: Path, seconds: float) -> None:
-    """Link an existing file, or build one from a SQaLe schema row, unless it is there: it exists whole or not.
+    """Copy an existing file, or build one from a SQaLe schema row, unless it is there: it exists whole or not.
 
     A build that takes longer than ``seconds`` ends the process.
     """
@@ -104,14 +107,23 @@ def make_database(recipe: DatabaseRecipe, path: Path, seconds: float) -> None:
         copy_database(recipe, path)
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    for leftover in path.parent.glob(f".{escape(path.name)}.*.new*"):  # of a worker that was killed while it built
-        leftover.unlink(missing_ok=True)
+    remove_unfinished(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (BUILD_BYTES, hard))
     try:
         sqale.build_database({**recipe, "full_schema": harmless_ddl(recipe["full_schema"] or "")}, temporary).close()
+        temporary.replace(path)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    temporary.replace(path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        remove_unfinished(path)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what builds of ``path`` left that did not come to their end, in this process or in one that is gone."""
+    for leftover in path.parent.glob(f".{escape(path.name)}.*.new*"):
+        leftover.unlink(missing_ok=True)
 
 
 def harmless_ddl(schema: str) -> str:
@@ -132,6 +144,7 @@ def _is_harmless(statement: str) -> bool:
 def main() -> None:
     """Serve until the other end closes."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends the process: no Python code needs to run
+    confine(writes=True)
     connection = Connection(int(sys.argv[1]))
     while True:
         try:

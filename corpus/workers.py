@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 from sqale_grpo.corpus import reasons
 from sqale_grpo.corpus.gold import DatabaseFacts, Verdict
-from sqale_grpo.corpus.gold_worker import OUT_OF_MEMORY, DatabaseReady, Job, Judged
+from sqale_grpo.corpus.gold_worker import OUT_OF_MEMORY, DatabaseReady, Job, Judged, remove_unfinished
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -112,6 +112,7 @@ class GoldWorker:
             if self._stopped:
                 raise WorkerStopped
             if not started:
+                remove_unfinished(job.path)
                 return Result(None, "the process that built it crashed, or ran out of memory or time", {})
             if pending and not error:
                 self._blame(pending, verdicts, job.seconds)

@@ -14,6 +14,7 @@ STORED = "SELECT type, name, coalesce(sql, '') FROM main.sqlite_master WHERE typ
 # A trigger may bear its table's name, hence the type; SQLite's own tables are sqlite_*.
 VIEW_SECONDS = 0.5  # for the columns of all views
 INTERNAL = "sqlite_"
+MALFORMED = "database disk image is malformed"  # SQLite's words where it is the file
 ENCODINGS = {"UTF-16le": "utf-16-le", "UTF-16be": "utf-16-be"}
 
 
@@ -57,15 +58,26 @@ def _is_users(name: str) -> bool:
 
 
 def _table(connection: sqlite3.Connection, name: str, encoding: str) -> tuple[list[tuple], list[tuple]]:
-    return _columns(connection, name, encoding), _pragma(connection, "foreign_key_list", name, encoding)
+    return _columns(connection, name, encoding), _offered(connection, "foreign_key_list", name, encoding)
 
 
 def _columns(connection: sqlite3.Connection, name: str, encoding: str) -> list[tuple]:
     """By ``table_xinfo``: ``table_info`` leaves out generated columns."""
+    return _offered(connection, "table_xinfo", name, encoding)
+
+
+def _offered(connection: sqlite3.Connection, pragma: str, name: str, encoding: str) -> list[tuple]:
+    """The rows of a pragma on one table; none of a table that cannot be used.
+
+    That is a view over a missing table, a virtual table without its module or with a damaged index: its module says
+    with the code for a damaged file what is no damage of any other table.
+    """
     try:
-        return _pragma(connection, "table_xinfo", name, encoding)
-    except (sqlite3.OperationalError, UnicodeError):
-        return []  # a view over a missing table, a virtual table without its module: it has no columns to offer
+        return _pragma(connection, pragma, name, encoding)
+    except (sqlite3.DatabaseError, UnicodeError) as error:
+        if str(error) == MALFORMED:
+            raise
+        return []
 
 
 def _pragma(connection: sqlite3.Connection, pragma: str, name: str, encoding: str) -> list[tuple]:

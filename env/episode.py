@@ -20,6 +20,9 @@ from sqale_grpo.env.tools import EpisodeLimits, MachineError, ToolResult, check_
 
 __all__ = ["CallRecord", "EndedBy", "Episode", "EpisodeLimits", "Finished", "Observation", "Turn"]
 
+# A turn's queries may return together what one may, and take so many times its wall time: a net above the steps.
+TURN_SECONDS = 3
+
 EndedBy = Literal["submit_sql", "final_turn", "fallback_to_last_working_query", "no_answer", "token_budget", "void"]
 
 
@@ -127,8 +130,14 @@ class Episode:
         """The calls' results; a turn is stopped in its middle where it has used what a turn may use."""
         run, left = calls[: self.limits.turn_calls], calls[self.limits.turn_calls :]
         limits = self.limits
-        seconds = self._sandbox.limits.seconds
-        budget = Budget(limits.error_cap, limits.error_cap - self._failures, limits.turn_steps, seconds)
+        query = self._sandbox.limits
+        budget = Budget(
+            limits.error_cap,
+            limits.error_cap - self._failures,
+            limits.turn_steps,
+            TURN_SECONDS * query.seconds,
+            query.result_mb * 1_000_000,
+        )
         unread = ToolResult(error_text(f"not run: a turn runs at most {limits.turn_calls} calls"), "not_run")
         return [*run_tools(run, self._sandbox, limits, budget), *[unread] * len(left)]
 

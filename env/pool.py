@@ -84,7 +84,7 @@ class Work:
             return
         self.replies.append(reply)
         if self.budget:
-            self.budget.note(self.queries[place].counts, bool(reply[0]), steps, seconds)
+            self.budget.note(self.queries[place].counts, reply, steps, seconds)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class Connection:
         self.uri, self.lock_seconds = uri, lock_seconds
         self.limits = limits
         self.held = held
+        self.broken: dict[str, tuple[str, str]] = {}  # virtual tables that cannot be used, and why
         self.sql = ""  # the statement that runs
         self.hides_widths = False  # in its calls of printf or format
         self.too_wide: Callable[[], bool] = lambda: False  # was such a call refused?
@@ -97,9 +98,10 @@ class Connection:
         for name in virtual:
             try:
                 self.sqlite.execute(f"SELECT 1 FROM {quote_name(name)} LIMIT 0")
-            except (sqlite3.Error, UnicodeError):
-                # A module this SQLite does not have, a name that is not UTF-8: who uses it gets SQLite's own error.
-                continue
+            except (sqlite3.Error, UnicodeError) as error:
+                # A module this SQLite does not have, a damaged index, a name that is not UTF-8: who uses the table gets
+                # SQLite's own error, and not the authorizer's about what its module tries once more.
+                self.broken[fold_name(name)] = verdict(error, self.limits["seconds"])
 
     def _shadow_tables(self) -> set[str]:
         return {row[1] for row in self.sqlite.execute("PRAGMA main.table_list") if row[2] == "shadow"}
@@ -197,6 +199,11 @@ class Connection:
         kind, message = verdict(error, self.limits["seconds"])
         if kind == "timeout" and self.ticks > self.most_ticks:
             message = steps_text(self.limits["steps"])
+        if DENIED in self.reads and self.broken:
+            folded = fold_name(self.sql)
+            own = next((told for name, told in self.broken.items() if name in folded), None)
+            if own is not None:
+                return own
         if DENIED in self.reads:  # seldom SQLite's words for it, e.g. "vtable constructor failed"
             kind, message = "denied", message if "authoriz" in message else "not authorized"
         return kind, message
@@ -259,7 +266,7 @@ class Connection:
     def _tables_read(self) -> tuple[str, ...]:
         tables = self.tables
         found = (tables.get(name) or tables.get(fold_name(name)) for name in self.reads)
-        return tuple({table for table in found if table})
+        return tuple({table for table in found if table is not None})
 
 
 def decode(text: bytes) -> str:

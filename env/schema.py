@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sqale_grpo.env.connect import live_uri, read_only_uri, real_path
+from sqale_grpo.env.fulltext import content_table
 from sqale_grpo.env.limits import Limits, Query
 from sqale_grpo.env.pool import WorkerPool, default_pool
 from sqale_grpo.env.text import fold_name
@@ -114,6 +115,11 @@ class SchemaGraph:
     def ddl(self, name: str) -> str:
         """The stored CREATE statement of a table or view. Raises KeyError for an unknown name."""
         return self._relation(name).ddl
+
+    def content(self, table: str) -> str | None:
+        """The table whose words this one holds: a full-text table's, where it is another one. KeyError: unknown name."""
+        name = content_table(self._relation(table).ddl)
+        return None if name is None else self.find(name)
 
     def neighbors(self, table: str) -> tuple[str, ...]:
         """Tables that share a foreign key with this one, in either direction, sorted, without itself.

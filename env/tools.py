@@ -280,15 +280,15 @@ def _unquote(name: str) -> str:
 
 def _if_table(schema: SchemaGraph, relation: str) -> tuple[str, ...]:
     table = schema.find(relation)
-    return (table,) if table else ()
+    return () if table is None else (table,)
 
 
 def _resolve(schema: SchemaGraph, name: str) -> str:
     """The declared name of a table or view. Raises ToolError with the closest names there are."""
     for spelling in (name, _unquote(name), name.strip()):
-        found = schema.find(spelling) or schema.find_view(spelling)
-        if found is not None:
-            return found
+        for found in (schema.find(spelling), schema.find_view(spelling)):
+            if found is not None:  # a table may be called ""
+                return found
     hint = _closest(name, (*schema.tables, *schema.views))
     raise ToolError("bad_name", f"no such table: {_shown(name)}; " + (hint or "list_tables gives the names"))
 

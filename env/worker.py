@@ -93,7 +93,7 @@ def serve(
         seconds = monotonic() - started
         outbox.add(packed(reply, steps, seconds, connected, recycle))
         if budget:
-            budget.note(query[COUNTS], bool(reply[0]), steps, seconds)
+            budget.note(query[COUNTS], reply, steps, seconds)
         if recycle or (budget and budget.spent):
             break
     outbox.flush()

@@ -15,9 +15,10 @@ def choose_tables(graph: SchemaGraph, gold_tables: Sequence[str], target: int, r
     Starts from ``gold_tables``, adds a uniformly picked neighbour of the chosen set until ``target`` tables
     are chosen, and any other table where no neighbour is left (model card, "Environment"; that the pick is
     uniform is our assumption). More gold tables than ``target`` all stay; a schema smaller than ``target`` is
-    used up. Raises ValueError for a gold table that the schema lacks.
+    used up. A full-text table brings the table along whose rows it indexes: its words are there with it. Raises
+    ValueError for a gold table that the schema lacks.
     """
-    chosen = _declared(graph, gold_tables)
+    chosen = _with_contents(graph, _declared(graph, gold_tables))
     taken = set(chosen)
     frontier: list[str] = []
     for table in chosen:
@@ -25,13 +26,14 @@ def choose_tables(graph: SchemaGraph, gold_tables: Sequence[str], target: int, r
     others = sorted(set(graph.tables) - taken)
     while len(chosen) < target and others:
         pool = frontier or others
-        table = pool[rng.randrange(len(pool))]
-        chosen.append(table)
-        taken.add(table)
-        others.remove(table)
-        if frontier:
-            frontier.remove(table)
-        _extend(frontier, taken, graph.neighbors(table))
+        picked = pool[rng.randrange(len(pool))]
+        for table in (name for name in _with_contents(graph, [picked]) if name not in taken):
+            chosen.append(table)
+            taken.add(table)
+            others.remove(table)
+            if table in frontier:
+                frontier.remove(table)
+            _extend(frontier, taken, graph.neighbors(table))
     rng.shuffle(chosen)
     return chosen
 
@@ -73,6 +75,17 @@ def _declared(graph: SchemaGraph, names: Sequence[str]) -> list[str]:
         if table is None:
             raise ValueError(f"gold table {name!r} is not in the schema, which has {len(graph.tables)} tables")
         found[table] = None
+    return list(found)
+
+
+def _with_contents(graph: SchemaGraph, tables: Sequence[str]) -> list[str]:
+    """The tables, each followed by the one whose rows it indexes, and so on."""
+    found: dict[str, None] = {}
+    for table in tables:
+        name: str | None = table
+        while name is not None and name not in found:
+            found[name] = None
+            name = graph.content(name)
     return list(found)
 
 

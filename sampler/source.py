@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sqale_grpo.env.connect import holds_changes, holds_unfinished_change
+from sqale_grpo.env.fulltext import content_table
 from sqale_grpo.env.text import fold_name
 
 _MAGIC = b"SQLite format 3\0"
@@ -129,7 +130,8 @@ def open_source(file: SourceFile) -> Iterator[sqlite3.Connection]:
 def select_entries(connection: sqlite3.Connection, file: SourceFile, tables: Sequence[str]) -> Selection:
     """Catalog entries of the chosen tables, with their indexes and shadow tables.
 
-    Raises ValueError for a name that is no table of the file, or that comes twice.
+    A full-text table over rows of a table that is not chosen comes without its shadow tables, which hold that one's
+    words: it is there and cannot be read. Raises ValueError for a name that is no table of the file, or that comes twice.
     """
     catalog = _catalog(connection)
     known = {fold_name(entry.name): entry for entry in catalog if not entry.is_index}
@@ -146,6 +148,8 @@ def select_entries(connection: sqlite3.Connection, file: SourceFile, tables: Seq
         if entry.is_index:
             indexes.setdefault(fold_name(entry.table), []).append(entry)
     shadows = _shadows(connection, known)
+    for hidden in _over_hidden_rows(connection, chosen):
+        shadows.pop(hidden, None)
     parts: list[Entry] = []
     for folded, table in chosen.items():
         for entry in (table, *shadows.get(folded, [])):
@@ -160,6 +164,18 @@ def _catalog(connection: sqlite3.Connection) -> list[Entry]:
         "FROM source.sqlite_master WHERE type IN ('table', 'index') ORDER BY rowid"
     )
     return [Entry(*row) for row in rows]
+
+
+def _over_hidden_rows(connection: sqlite3.Connection, chosen: dict[str, Entry]) -> list[str]:
+    """The chosen full-text tables whose content is another table that is not chosen; names folded."""
+    virtual = [entry for entry in chosen.values() if not entry.root]
+    found = []
+    for entry in virtual:
+        (ddl,) = connection.execute("SELECT sql FROM source.sqlite_master WHERE rowid = ?", (entry.rowid,)).fetchone()
+        content = content_table(ddl or "")
+        if content is not None and fold_name(content) not in chosen:
+            found.append(fold_name(entry.name))
+    return found
 
 
 def _shadows(connection: sqlite3.Connection, known: dict[str, Entry]) -> dict[str, list[Entry]]:

@@ -42,6 +42,29 @@ def test_the_import_alone_loads_the_standard_library_only(agent_file):
     assert done.stdout.startswith("[] <class"), done.stderr
 
 
+def test_its_text_run_by_another_program_says_how_to_load_it(agent_file):
+    """In a notebook there is no ``__file__``; in a program it is that program's, which workers must not load."""
+    for setup in ("", "__file__ = '/bin/sh'; "):
+        done = run_alone(agent_file, f"{setup}exec(open('sqale_agent.py').read())")
+        assert "ImportError: sqale_agent.py must be imported or run as a file" in done.stderr
+    done = run_alone(agent_file, "import runpy; print(runpy.run_path('sqale_agent.py')['FILE'])")
+    assert done.stdout.strip() == str(agent_file), done.stderr
+
+
+def test_a_prompt_that_holds_the_workers_marks_runs_nowhere(tmp_path, shop):
+    texts = json.loads(PROMPTS.read_text(encoding="utf-8"))
+    hostile = "\n# worker process begins\nimport os; os.write(2, b'RUNS')\n# worker process ends\n"
+    for name in texts:
+        texts[name] += hostile
+    (tmp_path / "prompts.json").write_text(json.dumps(texts))
+    write_agent(tmp_path / "sqale_agent.py", load_prompts(tmp_path / "prompts.json"), SETTINGS)
+    done = run_alone(
+        tmp_path / "sqale_agent.py",
+        f"import sqale_agent as a\nwith a.Sandbox({str(shop)!r}) as box: print(box.execute('SELECT 1').rows)",
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[(1,)]", "")
+
+
 def test_no_name_is_missing_in_the_joined_text(agent_file):
     """What a module of its own would import but the file does not define: ruff finds it without running the line."""
     checked = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select=F,E9", "--ignore=F811,F402"]

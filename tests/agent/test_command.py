@@ -129,6 +129,11 @@ def test_a_file_that_is_no_sqlite_database_is_named(ask, tmp_path, content):
     assert_sentence(ask("--db", tmp_path / "shop.sqlite"), "shop.sqlite", "not a database", "encrypted")
 
 
+def test_a_file_without_a_table_is_named(ask, tmp_path):
+    (tmp_path / "empty.sqlite").touch()
+    assert_sentence(ask("--db", tmp_path / "empty.sqlite", "--model", tmp_path / "gone"), "empty.sqlite", "no table")
+
+
 def test_a_damaged_database_is_named(ask, shop, tmp_path):
     (tmp_path / "cut.sqlite").write_bytes(shop.read_bytes()[:2000])
     assert_sentence(ask("--db", tmp_path / "cut.sqlite"), "cut.sqlite")
@@ -211,6 +216,9 @@ def test_questions_and_options_that_make_no_sense_are_named(ask, shop, tmp_path)
     assert_sentence(ask("--db", shop, question=("--question", " ")), "empty")
     assert_sentence(ask("--db", shop, "--top-p", 0), "--top-p")
     assert_sentence(ask("--db", shop, "--temperature", -1), "--temperature")
+    # Before a model is loaded: this one does not exist.
+    for seconds in ("nan", "-1", "inf", "0"):
+        assert_sentence(ask("--db", shop, f"--seconds={seconds}", "--model", tmp_path / "gone"), "--seconds")
     assert_sentence(ask("--db", shop, "--prompts", tmp_path / "gone.json"), "gone.json")
     file = tmp_path / "questions.jsonl"
     asked = ("--questions", str(file))

@@ -3,11 +3,13 @@
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sqale_grpo.corpus import CorpusError, PreparedCorpus, open_prepared, prepare
+from sqale_grpo.corpus import CorpusError, PreparedCorpus, gold_worker, open_prepared, prepare
+from sqale_grpo.corpus.workers import GoldWorker
 from tests.helpers.corpora import (
     GOOD,
     SHOP,
@@ -198,3 +200,47 @@ def test_a_schema_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sqale_grpo.corpus.preparation.BUILD_SECONDS", 1.0)
     corpus = prepare("sqale", folder, tmp_path / "out", workers=1, progress=False)
     assert corpus.column("question_id") == ["s1"] and dropped(tmp_path / "out") == {"s0": "database cannot be used"}
+    assert [path.name for path in (tmp_path / "out/databases").iterdir()] == ["good.sqlite"]
+
+
+FILLS_THE_DISK = """
+    CREATE TABLE t AS WITH n(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM n WHERE x < 100) SELECT zeroblob(100000) FROM n
+"""
+
+
+def test_a_schema_that_fills_the_disk_is_stopped_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gold_worker, "BUILD_BYTES", 1 << 20)
+    with pytest.raises(sqlite3.OperationalError):
+        gold_worker.make_database(sqale_schema("big", FILLS_THE_DISK, {}), tmp_path / "big.sqlite", 60.0)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "free.file").write_bytes(bytes(2 << 20))  # this process' own bound is what it was
+
+
+def test_a_build_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
+    """The alarm ends the process in the middle of the build: whoever started it removes what it wrote."""
+    endless = "CREATE TABLE t AS WITH n(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM n) SELECT zeroblob(1000) FROM n"
+    worker = GoldWorker()
+    job = gold_worker.Job(
+        sqale_schema("big", endless, {}), tmp_path / "big.sqlite", ((1, "SELECT 1 FROM t"),), 1.0, build_seconds=0.6
+    )
+    try:
+        assert "crashed, or ran out of memory or time" in worker.check(job).error
+    finally:
+        worker.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_keys_are_counted_in_every_encoding(tmp_path: Path, encoding: str) -> None:
+    source = own_questions(tmp_path / "in", ["SELECT a FROM straße"])
+    path = source / "databases/shop/shop.sqlite"
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"PRAGMA encoding = '{encoding}'; CREATE TABLE t(id INTEGER PRIMARY KEY);"
+            "CREATE TABLE straße(a REFERENCES t(id)); INSERT INTO t VALUES (1); INSERT INTO straße VALUES (1)"
+        )
+    (record,) = silent(source, tmp_path / "out").databases()
+    assert (record["tables"], record["foreign_keys"], record["rows"]) == (2, 1, 2)

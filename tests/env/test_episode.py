@@ -6,7 +6,7 @@ import json
 import pytest
 
 from sqale_grpo.env.episode import CallRecord, Episode, EpisodeLimits, Finished, Observation
-from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.sandbox import Limits, Sandbox
 
 WORKS = "SELECT id FROM customers WHERE id < 3"
 FAILS = "SELECT nope FROM customers"
@@ -153,6 +153,18 @@ def test_a_turn_has_a_bound_of_calls_and_of_steps(shop):
     episode.step(run(counting) * 3)
     assert [record.error for record in episode.turns[1].calls] == [None, "not_run"]
     assert "the queries of this turn took too many steps" in episode.turns[1].calls[1].result
+
+
+def test_a_turn_has_a_bound_of_bytes(shop):
+    """Previews are cut, but 1,000 columns of five rows are 0.4 MB each time."""
+    wide = f"SELECT {', '.join(['hex(zeroblob(60))'] * 1000)} FROM (VALUES(1), (2), (3), (4), (5))"
+    with Sandbox(shop.database, Limits(result_mb=1)) as sandbox:
+        episode = Episode("?", sandbox)
+        episode.step(run(wide) * 5)
+        assert [record.error for record in episode.turns[0].calls] == [None] * 3 + ["not_run"]
+        assert "the queries of this turn returned too much" in episode.turns[0].calls[3].result
+        episode.step(run(wide))
+        assert episode.turns[1].calls[0].error is None
 
 
 def test_an_answer_after_the_cap_still_counts(shop):
