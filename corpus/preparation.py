@@ -42,6 +42,7 @@ from sqale_grpo.corpus.staging import Staged, Staging
 from sqale_grpo.corpus.workers import check_all
 from sqale_grpo.env.files import LOCK, hold_folder, write_whole
 from sqale_grpo.env.limits import Limits
+from sqale_grpo.env.pool import check_sqlite
 from sqale_grpo.env.text import harmless
 
 Item = TypeVar("Item")
@@ -140,6 +141,7 @@ def prepare(
     may return (default: the environment's, 10,000). ``seed`` and ``shape`` matter to the generated demo corpus
     alone. Idempotent and restartable. Raises CorpusError.
     """
+    check_sqlite(sqlite3.sqlite_version_info)
     out = Path(out)
     for option, value in (("limit", limit), ("workers", workers), ("seconds", seconds), ("max_rows", max_rows)):
         if value is not None and value <= 0:

@@ -131,11 +131,11 @@ class Probes:
     def cause(self, sql: str, judgement: Judgement, seconds: float) -> str:
         """Why the rows of a kept gold are not stable (a cause of ``corpus.reasons``), or nothing.
 
-        All probes together take at most ``seconds``; one that fails or runs out of time proves nothing. Raises
-        MemoryError as the connection does.
+        All probes together take at most as many steps as one query may, and ``seconds`` as a net above that; one that
+        fails or runs out of them proves nothing. Raises MemoryError as the connection does.
         """
         rows, touched = judgement.rows, judgement.touched
-        again = _Again(time.monotonic() + seconds, max(Limits.rows, len(rows)))
+        again = _Again(time.monotonic() + seconds, max(Limits.rows, len(rows)), Limits.steps)
         ordered = is_ordered(sql)
         words = set(re.findall(r"\w+", fold_name(sql)))
         for kind, connection in self._circumstances(touched, () if words & ROWID_NAMES else judgement.verdict.tables):
@@ -188,15 +188,22 @@ class Probes:
         return connection
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Again:
-    """Runs of variants of one gold that share a time limit; ``deadline`` is a time of ``time.monotonic()``."""
+    """Runs of variants of one gold that share their ``steps``; ``deadline`` is a time of ``time.monotonic()``."""
 
     deadline: float
     most: int
+    steps: int
 
     def rows(self, connection: GoldConnection, sql: str) -> list[tuple]:
-        return connection.rows(sql, self.deadline - time.monotonic(), self.most)
+        whole = connection.limits["steps"]
+        connection.limits["steps"] = max(0, self.steps)
+        try:
+            return connection.rows(sql, self.deadline - time.monotonic(), self.most)
+        finally:
+            connection.limits["steps"] = whole
+            self.steps -= connection.steps
 
 
 def reverse_scans(bare: sqlite3.Connection) -> None:

@@ -16,9 +16,7 @@ NAMES = ("printf", "format")
 TOO_LONG = "string or blob too big"
 DIGITS = 18  # of a number that is read
 # A call, with its format where that is one literal; a comment may stand before the bracket.
-_CALL = re.compile(
-    r"""\b(?:printf|format)["`\]]?\s*(?:\(\s*'((?:[^']|'')*+)'\s*(?=[,)])|\(|--|/\*)""", re.IGNORECASE
-)
+_CALL = re.compile(r"""\b(?:printf|format)["`\]]?\s*(?:\(\s*'((?:[^']|'')*+)'\s*(?=[,)])|\(|--|/\*)""", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+")
 # One conversion: flags, width, precision, length, letter.
 _CONVERSION = re.compile(r"%[-+ 0#!,]*([0-9]+|\*)?(?:\.([0-9]+|\*)?)?[hl]*(.)?", re.DOTALL)
@@ -32,7 +30,11 @@ def shows_its_widths(sql: str, most: int) -> bool:
 
 
 def _hides(literal: str | None, most: int) -> bool:
-    return literal is None or "*" in literal or any(len(number) > DIGITS or int(number) > most for number in _NUMBER.findall(literal))
+    return (
+        literal is None
+        or "*" in literal
+        or any(len(number) > DIGITS or int(number) > most for number in _NUMBER.findall(literal))
+    )
 
 
 def widest(form: str, values: tuple[Value, ...]) -> int:

@@ -14,6 +14,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -159,7 +160,13 @@ class WorkerPool:
         try:
             while not work.done:
                 batch = work.next_batch()
-                self._collect(slot, self._send(slot, client, batch, budget), work, len(work.replies) + len(batch))
+                try:
+                    worker = self._send(slot, client, batch, budget)
+                except OSError as error:  # no process or no descriptor left, or all are killed while they start
+                    work.one_by_one = True
+                    work.add(("machine", f"no process can run the query: {error}", None, None), 0.0)
+                    continue
+                self._collect(slot, worker, work, len(work.replies) + len(batch))
         finally:
             slot.release()
         return work.replies
@@ -189,7 +196,7 @@ class WorkerPool:
                 return home
 
     def _send(self, slot: Slot, client: Client, queries: Sequence[Query], budget: Budget | None) -> Worker:
-        """Hand the queries to the slot's worker, or to a new one where that is gone."""
+        """Hand the queries to the slot's worker, or to a new one where that is gone. OSError where there is none."""
         for _ in range(ATTEMPTS):
             worker = slot.worker = slot.worker or self._new_worker()
             try:
@@ -203,7 +210,7 @@ class WorkerPool:
                 raise
             else:
                 return worker
-        raise RuntimeError(f"{ATTEMPTS} SQL worker processes in a row were killed from outside: is memory used up?")
+        raise ChildProcessError(f"{ATTEMPTS} in a row were killed from outside; is memory used up?")
 
     def _request(
         self, slot: Slot, worker: Worker, client: Client, queries: Sequence[Query], budget: Budget | None
@@ -267,7 +274,8 @@ class WorkerPool:
     def _refill(self) -> None:
         with self._spare_lock:
             if self._spare is None and not self.closed:
-                self._spare = Worker()
+                with suppress(OSError):  # whoever needs a worker meets it again, and says so
+                    self._spare = Worker()
 
     @staticmethod
     def _end(slot: Slot) -> None:

@@ -19,6 +19,7 @@ from sqale_grpo.env.wire import Reader
 OWN_SIGNALS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 START_SECONDS = 60.0
 LAST_WORDS_SECONDS = 0.1
+END_SECONDS = 10.0
 
 # The parent's package is not imported whole: the worker needs a few small files of it, and must not pay for the rest.
 BOOT = (
@@ -105,9 +106,10 @@ class Worker:
         return found
 
     def end(self) -> None:
-        """Kill the process, whatever it does, and wait for its end."""
+        """Kill the process, whatever it does, and wait for its end; one that waits for a dead disk ends when it can."""
         self.process.kill()
-        self.process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
         self.socket.close()
 
     def abandon(self) -> None:
@@ -116,12 +118,14 @@ class Worker:
         self.socket.close()
 
 
-def death(code: int) -> tuple[Kind, str]:
+def death(code: int | None) -> tuple[Kind, str]:
     """Kind and message for a process that ended under a query.
 
     What a query does ends its process by a fault in it; a signal from outside is the machine's doing: the kernel kills
     with 9 for lack of memory, workers first, and a disk that cannot be read raises SIGBUS under a mapped file.
     """
+    if code is None:
+        return "machine", f"the query's worker process did not end {END_SECONDS:g} s after it was killed"
     if code < 0 and -code not in OWN_SIGNALS:
         return "machine", f"the query's worker process was killed (signal {-code})"
     return "other", f"the query ended its worker process (exit code {code})"

@@ -114,7 +114,8 @@ def show_episode(console: Console, row: dict[str, Any]) -> None:
     _rule(console, f"ended by {row['ended_by']}")
     _block(console, "answer", row["sql"] if row["sql"] is not None else "(no answer)")
     _block(console, "gold", row["gold_sql"])
-    _block(console, "tier", f"{row['tier']}, reward {row['reward']:.4g}", STYLES.get(row["tier"], ""))
+    reward = "no reward" if row["reward"] is None else f"reward {row['reward']:.4g}"
+    _block(console, "tier", f"{row['tier']}, {reward}", STYLES.get(row["tier"], ""))
     if row.get("message") or row.get("error"):
         _block(console, "why", row.get("message") or row["error"])
     known = {name: row[name] for name in FACTS if row.get(name) is not None}

@@ -251,7 +251,7 @@ def written_ids(choice: dict[str, Any], frame: ChatFrame) -> list[int]:
         text = choice.get("text") or ""
         for stop in frame.tokenizer.convert_ids_to_tokens(sorted(frame.stop_ids)):
             text = text.removesuffix(stop)
-        ids = frame.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        ids = frame.written_tokens(text)
     ends = [at for at, token in enumerate(ids) if token in frame.stop_ids]
     if ends:
         return ids[: ends[0] + 1]

@@ -24,13 +24,13 @@ def alarms(curves: Curves) -> list[str]:
     """Sentences for the reader, gravest first; empty for a run that is healthy or too short to tell."""
     count = len(curves.updates)
     width = max(3, count // 10)
-    broken = _broken(curves)
+    first = [text for text in (_broken(curves), _void(curves)) if text]
     if count < 2 * width:
-        return [broken] if broken else []
+        return first
     windows = [Window(start, start + width) for start in range(0, count - width + 1, max(1, width // 2))]
     windows[-1] = Window(count - width, count)
-    checks = (broken, _collapse(curves, windows), _invalid(curves, windows), _no_gradient(curves, windows[-1]))
-    return [text for text in checks if text]
+    checks = (_collapse(curves, windows), _invalid(curves, windows), _no_gradient(curves, windows[-1]))
+    return first + [text for text in checks if text]
 
 
 def mean(values: Values, window: Window) -> float | None:
@@ -93,6 +93,18 @@ def _broken(curves: Curves) -> str | None:
         return None
     known = [index for index, value in enumerate(losses) if value is not None]
     return f"The loss is no number {f'after update {curves.updates[known[-1]]}' if known else 'at any update'}."
+
+
+def _void(curves: Curves) -> str | None:
+    """Episodes that the machine kept from an end: a few are harmless, and say what to mend."""
+    shares = {update: share for update, share in zip(curves.updates, curves.get("void"), strict=True) if share}
+    if not shares:
+        return None
+    worst = max(shares, key=lambda update: shares[update])
+    return (
+        f"The machine failed in episodes of {len(shares)} of {len(curves.updates)} updates, most in update {worst} "
+        f"({shares[worst]:.0%}): they are void and have no reward. Their records say why."
+    )
 
 
 def _differs(curves: Curves, a: float, b: float, window: Window) -> bool:

@@ -55,7 +55,8 @@ CHARTS = (
     Chart(
         "outcomes",
         "Outcome mix",
-        "Share of the update's episodes in each tier. Green should grow, and not amber in its place.",
+        "Share of the update's episodes in each tier. Green should grow, and not amber in its place. Void: the machine "
+        "failed, so the episode has no reward.",
         "share",
         _fixed(*((tier, tier, tier, "solid") for tier in TIERS)),
         stacked=True,
@@ -80,7 +81,7 @@ CHARTS = (
     Chart(
         "reward",
         "Reward",
-        "Mean over the update's episodes: 3 is right, 1 to 2.1 runs, 0.5 parses.",
+        "Mean over the update's episodes but void ones: 3 is right, 1 to 2.1 runs, 0.5 parses.",
         "number",
         _fixed(("reward", "reward", "run", "solid")),
     ),

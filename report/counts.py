@@ -16,7 +16,8 @@ from sqale_grpo.rollout.record import SCHEMA
 
 COLUMNS = ("update", "question_id", "candidate", "bucket", "tier", "ended_by", "reward", "gated")
 COUNTED = ("tier", "bucket", "ended_by")
-TIERS = ("equivalent", "executable", "parsable", "invalid")
+# Void: the machine failed, so that nothing is said of the answer; it has no reward.
+TIERS = ("equivalent", "executable", "parsable", "invalid", "void")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class RecordedGroup:
 
 @dataclass(frozen=True)
 class FileCounts:
-    """What one file holds. ``reward`` and ``gated`` are sums, ``by`` counts the values of ``COUNTED``.
+    """What one file holds. ``reward`` is a mean, ``gated`` a sum, ``by`` counts the values of ``COUNTED``.
 
     A column that the file does not have, as files of an older version, is None or not in ``by``.
     """
@@ -72,10 +73,11 @@ def count_file(path: Path) -> FileCounts:
         )
         for first, end in zip(starts, [*starts[1:], len(table)], strict=False)
     )
+    rewards = [value for value in columns["reward"] if value is not None]  # a void candidate has none
     return FileCounts(
         updates[0] if updates else -1,
         len(table),
-        sum(value or 0.0 for value in columns["reward"]) if "reward" in known else None,
+        sum(rewards) / len(rewards) if rewards else None,
         sum(map(bool, columns["gated"])) if "gated" in known else None,
         {name: Counter(value for value in columns[name] if value) for name in COUNTED if name in known},
         groups,

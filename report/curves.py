@@ -90,17 +90,16 @@ def run_curves(run: RunFolder, counts: Sequence[FileCounts]) -> Curves:
     updates = sorted(by_update.keys() | metrics.keys())
     series: dict[str, Values] = {}
 
-    def counted(name: str, value: Callable[[FileCounts], float | None], logged: str | None = None) -> None:
-        rates = {}
-        for update, count in by_update.items():
-            total = value(count)
-            if total is not None:
-                rates[update] = total / count.episodes
+    def taken(name: str, value: Callable[[FileCounts], float | None], logged: str | None = None) -> None:
+        rates = {update: rate for update, count in by_update.items() if (rate := value(count)) is not None}
         series[name] = [rates[u] if u in rates else _number(metrics.get(u, {}).get(logged or name)) for u in updates]
+
+    def counted(name: str, number: Callable[[FileCounts], int | None], logged: str | None = None) -> None:
+        taken(name, lambda c: None if (total := number(c)) is None else total / c.episodes, logged)
 
     for tier in TIERS:
         counted(tier, lambda c, tier=tier: c.number("tier", tier), f"{tier}_rate")  # type: ignore[misc]
-    counted("reward", lambda c: c.reward)
+    taken("reward", lambda c: c.reward)
     counted("gate", lambda c: c.gated, "gate_rate")
     for column, names in (("bucket", NAMES), ("ended_by", _values(counts, "ended_by"))):
         for name in names:

@@ -28,6 +28,7 @@ class ChatFrame:
     stop_id: int
     stop_ids: frozenset[int]
     plain: Any  # the tokenizer without its added tokens: a ``tokenizers.Tokenizer``
+    ordinary: Any  # without those that its files call special: what a policy writes as text, ``</think>`` too
 
     def prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
         """Token ids of the episode's first messages, up to where the policy starts to write.
@@ -64,6 +65,10 @@ class ChatFrame:
     def _plain_tokens(self, text: str) -> list[int]:
         """A cell of a database may hold "<|im_end|>": told to the policy it is plain characters, and ends no turn."""
         return self.plain.encode(text, add_special_tokens=False).ids
+
+    def written_tokens(self, text: str) -> list[int]:
+        """Token ids of what a policy wrote, where only its text is known; a special token's name is characters."""
+        return self.ordinary.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: list[int]) -> str:
         """The text of one turn, its stop token left out."""
@@ -102,16 +107,17 @@ def chat_frame(tokenizer: "PreTrainedTokenizerBase", enable_thinking: bool = Tru
     before_ids, after_ids = (
         tuple(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (between[len(stop) :], after_user)
     )
-    plain = without_added_tokens(tokenizer)
-    return ChatFrame(tokenizer, enable_thinking, before_ids, after_ids, known[stop], frozenset(stops), plain)
+    plain, ordinary = _own_tokenizer(tokenizer, keep_added=False), _own_tokenizer(tokenizer, keep_added=True)
+    return ChatFrame(tokenizer, enable_thinking, before_ids, after_ids, known[stop], frozenset(stops), plain, ordinary)
 
 
-def without_added_tokens(tokenizer: "PreTrainedTokenizerBase") -> Any:
-    """The same tokenizer as one that knows no added token, and so makes plain characters of any text.
+def _own_tokenizer(tokenizer: "PreTrainedTokenizerBase", keep_added: bool) -> Any:
+    """The same tokenizer as an object of ours, to which the names of special tokens are plain characters.
 
-    transformers' own switch, ``split_special_tokens``, is a state of the tokenizer that all threads share, and leaves
-    tokens whole that a model's files do not call special, such as Qwen's ``<think>`` and ``<tool_call>``. Raises
-    ValueError for a tokenizer that is written in Python.
+    Without its added tokens (``keep_added`` False) any text is plain characters. transformers' own switch,
+    ``split_special_tokens``, is a state of the tokenizer that all threads share, and leaves tokens whole that a model's
+    files do not call special, such as Qwen's ``<think>`` and ``<tool_call>``. Raises ValueError for a tokenizer that is
+    written in Python.
     """
     from tokenizers import Tokenizer
 
@@ -121,5 +127,9 @@ def without_added_tokens(tokenizer: "PreTrainedTokenizerBase") -> Any:
             "that writes one"
         )
     parts = json.loads(tokenizer.backend_tokenizer.to_str())
-    parts |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-    return Tokenizer.from_str(json.dumps(parts))
+    parts |= {"post_processor": None, "truncation": None, "padding": None}
+    if not keep_added:
+        parts["added_tokens"] = []
+    own = Tokenizer.from_str(json.dumps(parts))
+    own.encode_special_tokens = True
+    return own

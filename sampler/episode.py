@@ -17,6 +17,7 @@ from sqale_grpo.sampler.source import MissingExtension
 SMALL_BYTES = 8 * 2**20
 # What a file system says where it allows no link: another device, another owner, read-only, too many of them.
 NO_LINK = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.EMLINK, errno.ENOTSUP)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 SIDES = ("-wal", "-shm")  # of an overlay's name: the log, the guard
 _numbers = itertools.count()
 
@@ -103,7 +104,7 @@ def _copied(file: Path, tables: Sequence[str]) -> EpisodeDatabase:
         return _place(first, "copy", file, tables)
     except OSError as error:
         second = Path(tempfile.gettempdir())
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO) or second == first:
+        if error.errno not in NO_ROOM or second == first:
             raise
         return _place(second, "copy", file, tables)
 
@@ -126,7 +127,7 @@ def _try(file: Path, tables: Sequence[str], root: Path) -> EpisodeDatabase | Non
     try:
         return _place(root, "overlay", file, tables)
     except OSError as error:
-        if error.errno not in NO_LINK:
+        if error.errno not in (*NO_LINK, *NO_ROOM):
             raise
         return None
 

@@ -53,6 +53,8 @@ class ProgressLog(TrainerCallback):
         with self.file.open("a") as file:
             file.write(json.dumps({"update": update, **logs}) + "\n")
         rates = " ".join(f"{tier} {logs[f'{tier}_rate']:.0%}" for tier in TIERS)
+        if logs.get("void_rate"):
+            rates += f" void {logs['void_rate']:.0%}"
         self.console.print(
             f"update {update:>4}  reward {logs['reward']:.2f}  {rates}  "
             f"calls {logs['tool_calls']:.1f}  gate {logs['gate_rate']:.0%}  kl {logs.get('kl', 0.0):.3f}  "

@@ -229,7 +229,7 @@ class SqlGRPOTrainer(GRPOTrainer):
             "f1": outcome.f1,
             "join_share": outcome.join_share,
             "agrees": outcome.agrees,
-            "error": f"void: {outcome.message}" if outcome.tier == "void" else outcome.error,
+            "error": outcome.message if outcome.tier == "void" else outcome.error,
             "advantage": advantage,
             "prompt_tokens": len(played.tokens.prompt_ids),
             **played.facts,

@@ -41,7 +41,7 @@ PRINTED = [
     "printf(x'256473', 1)",
     "printf('%*d', 9, 5000000)",
     "format('%s', '%999999999d')",
-    '"printf"/* a comment */(\'%2d\', 1)',
+    "\"printf\"/* a comment */('%2d', 1)",
     "group_concat(printf(format, n)) FROM t",
     "group_concat(format) FROM t",
     "group_concat(f) FROM v",

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -181,3 +181,41 @@ def test_few_descriptors_are_enough(database: Path) -> None:
     """
     command = [sys.executable, "-c", script, str(database)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "{3}\n"
+
+
+def test_workers_that_are_all_killed_while_they_start_are_the_machines_failure(database: Path) -> None:
+    stop = threading.Event()
+
+    def kill(pool: WorkerPool) -> None:
+        while not stop.is_set():
+            for pid in pool.pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.001)
+
+    with WorkerPool(1) as pool, Sandbox(database, Limits(seconds=60.0), pool) as sandbox:
+        killer = threading.Thread(target=kill, args=(pool,))
+        killer.start()
+        try:
+            with pytest.raises(SqlError, match="machine: no process can run the query: .* in a row were killed"):
+                sandbox.execute("SELECT 1")
+        finally:
+            stop.set()
+            killer.join()
+        assert sandbox.execute("SELECT 1").rows == [(1,)]
+
+
+def test_a_lack_of_descriptors_is_the_machines_failure(database: Path) -> None:
+    script = """if 1:
+        import os, resource, sys
+        from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with WorkerPool(1) as pool, Sandbox(sys.argv[1], Limits(), pool) as sandbox:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            try: sandbox.execute("SELECT 1")
+            except SqlError as error: print(error.kind)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+            print(sandbox.execute("SELECT 1").rows)
+    """
+    command = [sys.executable, "-c", script, str(database)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "machine\n[(1,)]\n"
