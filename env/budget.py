@@ -8,7 +8,8 @@ Account = tuple[int, int, int, float, int]
 class Budget:
     """``failures`` in a row, and ``steps``, ``seconds`` and ``size`` that are left, each of all queries added up.
 
-    ``size``: bytes of what the queries return. A query that counts and works starts the row of failures anew. ``spent`` is None, or why nothing more is run.
+    ``size``: bytes of what the queries return. A query that counts and works starts the row of failures anew. ``spent``
+    is None, or why nothing more is run.
     """
 
     def __init__(self, most_failures: int, failures: int, steps: int, seconds: float, size: int) -> None:
@@ -21,7 +22,7 @@ class Budget:
         return self.most_failures, self.failures, self.steps, self.seconds, self.size
 
     def note(self, counts: bool, reply: tuple[Any, ...], steps: int, seconds: float) -> None:
-        """Enter a query that has ended; ``reply``: its kind of failure or "", and what else ``Connection.run`` gives."""
+        """Enter a query that has ended with ``reply``, which is what ``Connection.run`` gives."""
         failed = bool(reply[0])
         if counts:
             self.failures = self.failures - 1 if failed else self.most_failures

@@ -1,9 +1,9 @@
 """Widths and precisions of ``printf`` and ``format``, held to the limit for values.
 
-SQLite gives NULL for a value over its limit, but builds some of them first: ``printf('%.*c', 900000000, 'x')`` counts to
-900 million in one call, in which it looks at no clock and counts no step. Whether a time limit meets such a call depends
-on the machine. Calls that show their widths in the statement, as nearly all do, run as they are; a statement with others
-is run with these two functions replaced by ones that look first.
+SQLite gives NULL for a value over its limit, but builds some of them first: ``printf('%.*c', 900000000, 'x')`` counts
+to 900 million in one call, in which it looks at no clock and counts no step. Whether a time limit meets such a call
+depends on the machine. Calls that show their widths in the statement, as nearly all do, run as they are; a statement
+with others is run with these two functions replaced by ones that look first.
 """
 
 import re

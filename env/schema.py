@@ -117,7 +117,7 @@ class SchemaGraph:
         return self._relation(name).ddl
 
     def content(self, table: str) -> str | None:
-        """The table whose words this one holds: a full-text table's, where it is another one. KeyError: unknown name."""
+        """The other table whose words this full-text table holds, or None. Raises KeyError for an unknown name."""
         name = content_table(self._relation(table).ddl)
         return None if name is None else self.find(name)
 

@@ -167,11 +167,12 @@ def _catalog(connection: sqlite3.Connection) -> list[Entry]:
 
 
 def _over_hidden_rows(connection: sqlite3.Connection, chosen: dict[str, Entry]) -> list[str]:
-    """The chosen full-text tables whose content is another table that is not chosen; names folded."""
+    """The chosen full-text tables over rows of a table that is not chosen; names folded."""
     virtual = [entry for entry in chosen.values() if not entry.root]
     found = []
     for entry in virtual:
-        (ddl,) = connection.execute("SELECT sql FROM source.sqlite_master WHERE rowid = ?", (entry.rowid,)).fetchone()
+        query = "SELECT sql FROM source.sqlite_master WHERE rowid = ?"
+        (ddl,) = connection.execute(query, (entry.rowid,)).fetchone()
         content = content_table(ddl or "")
         if content is not None and fold_name(content) not in chosen:
             found.append(fold_name(entry.name))

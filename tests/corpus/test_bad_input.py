@@ -204,7 +204,8 @@ def test_a_schema_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 FILLS_THE_DISK = """
-    CREATE TABLE t AS WITH n(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM n WHERE x < 100) SELECT zeroblob(100000) FROM n
+    CREATE TABLE t AS
+    WITH n(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM n WHERE x < 100) SELECT zeroblob(100000) FROM n
 """
 
 

@@ -11,7 +11,9 @@ from sqale_grpo.corpus import prepare
 from tests.helpers.corpora import GOOD, dropped, own_questions
 
 BUSY = 8  # processes
-COUNT = "WITH c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c WHERE x < {}) SELECT count(*) FROM c, (SELECT 1 FROM City LIMIT 1)"
+COUNT = """
+WITH c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c WHERE x < {}) SELECT count(*) FROM c, (SELECT 1 FROM City LIMIT 1)
+"""
 # About ten steps a number: a quarter of what a query may take, one that passes it, and one without an end.
 QUESTIONS = [GOOD, COUNT.format(8_000_000), COUNT.format(60_000_000), COUNT.format("x + 1"), f"{GOOD} LIMIT 1"]
 

@@ -1,6 +1,7 @@
 """A table that was not chosen does not exist by any route, and no route writes the source."""
 
 import hashlib
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from sqale_grpo.env.sandbox import Sandbox, SqlError
 from sqale_grpo.env.schema import SchemaGraph
-from sqale_grpo.sampler import open_episode_database
+from sqale_grpo.sampler import choose_tables, open_episode_database
 from tests.helpers.databases import ZOO, ZOO_TABLES, connect, rows, write_database
 from tests.sampler.conftest import Opener
 
@@ -56,6 +57,44 @@ def test_no_table_that_can_be_read_tells_a_hidden_name(zoo: Path, opener: Opener
         for table in ("sqlite_master", "sqlite_sequence", "sqlite_stat1", "tag", "author"):
             cells = b"\0".join(bytes(str(row), "utf-8") for row in rows(path, f"SELECT * FROM {table}"))
             assert not [name for name in names if name in cells], table
+
+
+POSTS = """
+CREATE TABLE posts(id INTEGER PRIMARY KEY, body TEXT); INSERT INTO posts VALUES(1, 'quick fox'), (2, 'slow snail');
+CREATE TABLE t(a); INSERT INTO t VALUES(1);
+"""
+INDEXES = {
+    "fts5": "CREATE VIRTUAL TABLE words USING fts5(body, content='posts', content_rowid='id');"
+    "INSERT INTO words(words) VALUES('rebuild')",
+    "fts5 bare": "CREATE VIRTUAL TABLE words USING FTS5 (body, tokenize = porter, content = posts, content_rowid=id);"
+    "INSERT INTO words(words) VALUES('rebuild')",
+    "fts4": """CREATE VIRTUAL TABLE words USING fts4(content="posts", body); INSERT INTO words(words) VALUES('rebuild')""",
+}
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_a_full_text_index_shows_no_word_of_a_table_that_is_not_there(
+    tmp_path: Path, opener: Opener, kind: str
+) -> None:
+    source = write_database(tmp_path / "posts.sqlite", POSTS + INDEXES[kind])
+    graph = SchemaGraph.from_file(source)
+    assert (graph.content("words"), graph.content("t")) == ("posts", None)
+    with opener(source, ["words", "t"]) as path, Sandbox(path, immutable=True) as sandbox:
+        for query in ("SELECT body FROM words", "SELECT rowid FROM words WHERE words MATCH 'fox'"):
+            with pytest.raises(SqlError):
+                sandbox.execute(query)
+        assert sandbox.execute("SELECT a FROM t").rows == [(1,)]
+        assert sandbox.schema.tables == ("words", "t")
+    with opener(source, ["words", "posts"]) as path, Sandbox(path, immutable=True) as sandbox:
+        assert sandbox.execute("SELECT body FROM words WHERE words MATCH 'fox'").rows == [("quick fox",)]
+
+
+def test_a_full_text_table_brings_the_rows_that_it_indexes(tmp_path: Path) -> None:
+    graph = SchemaGraph.from_file(write_database(tmp_path / "posts.sqlite", POSTS + INDEXES["fts5"]))
+    assert sorted(choose_tables(graph, ["words"], 0, random.Random(1))) == ["posts", "words"]
+    for seed in range(20):
+        chosen = choose_tables(graph, ["t"], 2, random.Random(seed))
+        assert "words" not in chosen or "posts" in chosen
 
 
 def test_a_key_to_a_hidden_table_joins_nothing(zoo: Path, opener: Opener) -> None:

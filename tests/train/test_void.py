@@ -1,4 +1,4 @@
-"""What the machine does to a training run is never a reward: the candidate is void, the rest is as it would have been."""
+"""What the machine does to a run is never a reward: the candidate is void, the rest is as it would have been."""
 
 import json
 import random

@@ -3,9 +3,11 @@
     python -m tests.zoo.make FOLDER
 
 writes the files, and ``answers.jsonl`` with a line per file: ``file``, ``about``, ``query``, ``rows`` (blobs as
-``{"blob": hex}``), ``columns`` of the table that the query reads, or ``refuse`` where the right answer is none. An
-evaluator that opens each file by its name and runs the query should get these rows. A file whose right answer is
-"refused" holds a change that was never completed: whoever shows its rows shows what never was.
+``{"blob": hex}``, text that is not UTF-8 as ``{"text": hex}``), ``columns`` of the ``table`` that the query reads. An
+evaluator that opens each file by its name and runs the query should get these rows, and leave the files as they are. A
+file with ``may_refuse`` holds a change that a program did not bring to its end: it can be read right only by writing,
+so that to refuse it is right, too. ``python -m tests.zoo.table`` says what this project and plain ``sqlite3`` make of
+each.
 """
 
 import json
@@ -23,7 +25,7 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Animal:
-    """One file of the zoo. ``columns``: of ``table``; ``refuse``: it must not be read; ``tables`` of the whole file."""
+    """One file of the zoo. ``columns``: of ``table``; ``may_refuse``: reading it right takes writing."""
 
     file: str
     about: str
@@ -31,7 +33,7 @@ class Animal:
     rows: Rows = field(default_factory=list)
     table: str = "t"
     columns: tuple[str, ...] = ()
-    refuse: bool = False
+    may_refuse: bool = False
 
 
 Maker = Callable[[Path], Iterator[Animal]]
@@ -72,7 +74,8 @@ def encodings(folder: Path) -> Iterator[Animal]:
         query = "SELECT größe FROM t JOIN straße ON a = id"
         yield Animal(file, f"text stored as {name}", query, [("Ä€😀",)], "straße", ("id", "größe"))
     write(folder / "latin1.sqlite", "CREATE TABLE t(a); INSERT INTO t VALUES(CAST(x'66fc72' AS TEXT))")
-    yield Animal("latin1.sqlite", "text that is not UTF-8", "SELECT hex(a) FROM t", [("66FC72",)], "t", ("a",))
+    rows: Rows = [(b"f\xfcr".decode("utf-8", "surrogateescape"), "66FC72")]
+    yield Animal("latin1.sqlite", "text that is not UTF-8", "SELECT a, hex(a) FROM t", rows, "t", ("a",))
 
 
 @maker
@@ -86,9 +89,13 @@ def links(folder: Path) -> Iterator[Animal]:
         )
         for side in ("", "-wal", "-shm"):
             shutil.copyfile(f"{live}{side}", f"{folder}/open_wal.sqlite{side}")
+        for side in ("", "-wal"):
+            shutil.copyfile(f"{live}{side}", f"{folder}/left_wal.sqlite{side}")
     (folder / "link_to_wal.sqlite").symlink_to("open_wal.sqlite")
     for file, about in (("open_wal", "last commit in the log"), ("link_to_wal", "symbolic link to such a file")):
         yield Animal(f"{file}.sqlite", about, "SELECT a FROM t", [("new",)], "t", ("a",))
+    about = "log that a program left behind, last commit in it"
+    yield Animal("left_wal.sqlite", about, "SELECT a FROM t", [("new",)], "t", ("a",), may_refuse=True)
 
 
 @maker
@@ -110,7 +117,8 @@ def journals(folder: Path) -> Iterator[Animal]:
         writer.execute("ROLLBACK")
     (folder / "link_to_hot.sqlite").symlink_to("hot.sqlite")
     for file, about in (("hot", "change that was never completed"), ("link_to_hot", "symbolic link to such a file")):
-        yield Animal(f"{file}.sqlite", about, "SELECT count(*) FROM t WHERE a < 0", refuse=True)
+        query = "SELECT count(*) FROM t WHERE a < 0"
+        yield Animal(f"{file}.sqlite", about, query, [(0,)], "t", ("a", "b"), may_refuse=True)
 
 
 @maker
@@ -147,6 +155,8 @@ def names(folder: Path) -> Iterator[Animal]:
         "t",
         ("a",),
     )
+    write(folder / "nameless.sqlite", """CREATE TABLE ""(a); INSERT INTO "" VALUES(1)""")
+    yield Animal("nameless.sqlite", "a table whose name is empty", 'SELECT a FROM ""', [(1,)], "", ("a",))
     write(folder / "a?b%20#c.sqlite", "CREATE TABLE t(a); INSERT INTO t VALUES(1)")
     yield Animal("a?b%20#c.sqlite", "file name with signs of a URI", "SELECT a FROM t", [(1,)], "t", ("a",))
     write(
@@ -172,6 +182,16 @@ def extensions(folder: Path) -> Iterator[Animal]:
         "CREATE TABLE t(a); INSERT INTO t VALUES(1); PRAGMA writable_schema=ON;"
         "INSERT INTO sqlite_master VALUES('table','s','s',0,'CREATE VIRTUAL TABLE s USING VirtualSpatialIndex()')",
     )
+    for name, module, damage in (
+        ("rtree", "rtree(id, low, high)", "DELETE FROM i_node; INSERT INTO i_node VALUES(1, x'0000')"),
+        ("fulltext", "fts5(body)", "UPDATE i_config SET v = 99 WHERE k = 'version'"),
+    ):
+        write(
+            folder / f"damaged_{name}.sqlite",
+            f"CREATE TABLE t(a); INSERT INTO t VALUES(1); CREATE VIRTUAL TABLE i USING {module}; {damage}",
+        )
+        about = f"damaged {name} index beside a good table"
+        yield Animal(f"damaged_{name}.sqlite", about, "SELECT a FROM t", [(1,)], "t", ("a",))
     yield Animal("missing_module.sqlite", "virtual table of an extension", "SELECT a FROM t", [(1,)], "t", ("a",))
     write(
         folder / "fts5.sqlite",
@@ -204,7 +224,16 @@ def kinds(folder: Path) -> Iterator[Animal]:
 
 def as_json(animal: Animal) -> str:
     """A line of ``answers.jsonl``."""
-    return json.dumps(asdict(animal), ensure_ascii=False, default=lambda blob: {"blob": blob.hex()})
+    rows = [[_plain(value) for value in row] for row in animal.rows]
+    return json.dumps({**asdict(animal), "rows": rows}, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"blob": value.hex()}
+    if isinstance(value, str) and not value.isascii() and value.encode("utf-8", "replace").decode() != value:
+        return {"text": value.encode("utf-8", "surrogateescape").hex()}
+    return value
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from sqale_grpo.env.limits import Limits
+from sqale_grpo.env.limits import Limits, SqlError
 from sqale_grpo.env.protocol import ToolCall
 from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.env.tools import EpisodeLimits, run_tool
 from sqale_grpo.sampler import open_episode_database
 from tests.zoo.make import Animal, main, make_zoo
+from tests.zoo.table import immutable, ours, outcome, plain, table
 
 LIMITS = Limits(seconds=20.0)
+# Virtual tables that no SQLite here can open, each beside a good table.
+UNUSABLE = ("missing_module.sqlite", "module_not_utf8.sqlite", "damaged_rtree.sqlite", "damaged_fulltext.sqlite")
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +36,8 @@ def test_rows_and_columns(zoo: tuple[Path, list[Animal]], immutable: bool) -> No
     before = digests(folder)
     for animal in animals:
         path = folder / animal.file
-        if animal.refuse:
-            with pytest.raises(ValueError, match="a change that a program did not complete"):
+        if animal.may_refuse:
+            with pytest.raises(ValueError, match=r"holds (a change that a program did not complete|changes that a p)"):
                 Sandbox(path, LIMITS, immutable=immutable)
             continue
         with Sandbox(path, LIMITS, immutable=immutable) as sandbox:
@@ -46,7 +49,7 @@ def test_rows_and_columns(zoo: tuple[Path, list[Animal]], immutable: bool) -> No
 def test_tools_answer_and_end_no_episode(zoo: tuple[Path, list[Animal]]) -> None:
     folder, animals = zoo
     limits = EpisodeLimits()
-    for animal in (each for each in animals if not each.refuse):
+    for animal in (each for each in animals if not each.may_refuse):
         with Sandbox(folder / animal.file, LIMITS) as sandbox:
             for tool, args in (
                 ("list_tables", {}),
@@ -75,10 +78,10 @@ def test_all_tables_can_be_listed_page_by_page(zoo: tuple[Path, list[Animal]]) -
 
 def test_the_sampler_builds_from_them(zoo: tuple[Path, list[Animal]]) -> None:
     folder, animals = zoo
-    for animal in (each for each in animals if not each.refuse and "wal.sqlite" not in each.file):
+    for animal in (each for each in animals if not each.may_refuse and "wal.sqlite" not in each.file):
         with Sandbox(folder / animal.file, LIMITS) as sandbox:
             tables = sandbox.schema.tables
-        if animal.file in ("missing_module.sqlite", "module_not_utf8.sqlite"):
+        if animal.file in UNUSABLE:
             tables = ("t",)
         with open_episode_database(folder / animal.file, tables) as built, Sandbox(built.path, LIMITS) as sandbox:
             assert set(sandbox.schema.tables) == set(tables), animal.file
@@ -91,3 +94,27 @@ def test_others_can_make_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     lines = (tmp_path / "zoo" / "answers.jsonl").read_text(encoding="utf-8").splitlines()
     assert f"{len(lines)} files" in capsys.readouterr().out
     assert all((tmp_path / "zoo" / json.loads(line)["file"]).exists() for line in lines)
+
+
+def test_a_damaged_index_says_so_in_its_modules_words(zoo: tuple[Path, list[Animal]]) -> None:
+    for file, words in (("rtree", "undersize RTree blobs"), ("fulltext", "invalid fts5 file format")):
+        with Sandbox(zoo[0] / f"damaged_{file}.sqlite", LIMITS) as sandbox:
+            with pytest.raises(SqlError, match=f"other: {words}"):
+                sandbox.execute("SELECT * FROM i")
+            assert sandbox.schema.find("i") == "i" and sandbox.schema.columns("i") == ()
+
+
+def test_the_table_says_what_others_make_of_it(tmp_path: Path) -> None:
+    rows = [line.strip("| \n").split(" | ") for line in table().splitlines()]
+    (head, _, *animals) = rows
+    assert head[3:] == ["this project", "`sqlite3.connect(path)`", "with `immutable=1`"]
+    found = {row[0].strip("`"): row[3:] for row in animals}
+    assert {each[0] for each in found.values()} == {"right", "refused"}
+    assert found["open_wal.sqlite"][1:] == ["right, **changes files**", "**wrong: `old`**"]
+    assert found["hot.sqlite"][0] == "refused" and found["hot.sqlite"][2].startswith("**wrong")
+    # Each reader is one that can be wrong: it is told apart from a right one.
+    (animal,) = [each for each in make_zoo(tmp_path / "zoo") if each.file == "kinds.sqlite"]
+    other = Animal(animal.file, animal.about, animal.query, [(0,)], animal.table, animal.columns)
+    for read in (ours, plain, immutable):
+        assert outcome(read, tmp_path / "zoo", animal) == "right"
+        assert outcome(read, tmp_path / "zoo", other).startswith("**wrong: `6`, `4`")
