@@ -47,8 +47,9 @@ HEADER = '''\
     episode = agent.run("How many orders are late?", "shop.sqlite")
     print(episode["sql"], episode["rows"], episode["ended_by"])
 
-Standard library only until a model is loaded. The database is opened read-only; the policy's SQL runs in worker
-processes that can read that file and nothing else, within limits of time, memory and size.
+Standard library only until a model is loaded; Python's SQLite must be 3.37 or newer. The database is opened read-only;
+the policy's SQL runs in worker processes that can read that file and nothing else, within limits of steps, time, memory
+and size.
 
 Made by `sqale-grpo agent build` from the modules that train and evaluate the policy: prompts, tools, turn budget,
 parsing and the final answer's fallback are those of training. Change them there, not here.

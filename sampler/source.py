@@ -131,7 +131,9 @@ def select_entries(connection: sqlite3.Connection, file: SourceFile, tables: Seq
     """Catalog entries of the chosen tables, with their indexes and shadow tables.
 
     A full-text table over rows of a table that is not chosen comes without its shadow tables, which hold that one's
-    words: it is there and cannot be read. Raises ValueError for a name that is no table of the file, or that comes twice.
+    words: it is there and cannot be read.
+
+    Raises ValueError for a name that is no table of the file, or that comes twice.
     """
     catalog = _catalog(connection)
     known = {fold_name(entry.name): entry for entry in catalog if not entry.is_index}

@@ -68,7 +68,8 @@ INDEXES = {
     "INSERT INTO words(words) VALUES('rebuild')",
     "fts5 bare": "CREATE VIRTUAL TABLE words USING FTS5 (body, tokenize = porter, content = posts, content_rowid=id);"
     "INSERT INTO words(words) VALUES('rebuild')",
-    "fts4": """CREATE VIRTUAL TABLE words USING fts4(content="posts", body); INSERT INTO words(words) VALUES('rebuild')""",
+    "fts4": """CREATE VIRTUAL TABLE words USING fts4(content="posts", body);"""
+    "INSERT INTO words(words) VALUES('rebuild')",
 }
 
 
