@@ -7,6 +7,7 @@ from sqale_grpo.corpus.preparation import prepare
 from sqale_grpo.corpus.prepared import PreparedCorpus, open_prepared
 from sqale_grpo.corpus.sources import NAMES
 from sqale_grpo.curriculum import Buckets, masked_length  # only here: the package itself knows nothing of what uses it
+from sqale_grpo.env.limits import Limits
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,6 +27,7 @@ def _prepare(options: argparse.Namespace) -> None:
         workers=options.workers,
         seconds=options.seconds,
         max_rows=options.max_rows,
+        steps=options.steps,
         seed=options.seed,
     )
     print(f"{len(corpus):,} questions of {corpus.name} ({corpus.split}) are ready in {corpus.directory}")
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--limit", type=int, help="read this many questions")
     one.add_argument("--workers", type=int, help="processes that run gold queries (default: one a CPU)")
     one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 30)")
+    one.add_argument("--steps", type=int, help=f"virtual-machine steps of a gold query (default: {Limits.steps:,})")
     one.add_argument("--max-rows", type=int, help="rows that a gold query may return (default: 10,000)")
     one.add_argument("--seed", type=int, default=42, help="of the generated demo corpus")
     one.set_defaults(command=_prepare)

@@ -28,8 +28,8 @@ COUNT_SECONDS = 10.0
 class GoldConnection(Connection):
     """The environment's connection to a prepared file that nobody writes, in the process that judges golds."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(read_only_uri(path), asdict(Limits()))
+    def __init__(self, path: Path, steps: int = Limits.steps) -> None:
+        super().__init__(read_only_uri(path), asdict(Limits(steps=steps)))
 
     def rows(self, sql: str, seconds: float, most: int) -> list[tuple]:
         """All rows of ``sql``, at most ``most``. Raises SqlError, or MemoryError: this process must be replaced then.
@@ -107,9 +107,10 @@ class GoldDatabase:
     shadow tables that store a virtual one stand for it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, steps: int = Limits.steps) -> None:
+        """``steps``: what a gold may take."""
         self.path = path
-        self.connection = GoldConnection(path)
+        self.connection = GoldConnection(path, steps)
         self.tables = tuple(self.connection.tables.values())
         with self.connection.unguarded() as bare:
             self.views = frozenset(fold_name(name) for (name,) in bare.execute(VIEWS))

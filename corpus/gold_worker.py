@@ -40,7 +40,8 @@ _DDL = ("CREATE", "ALTER", "DROP", "INSERT", "REPLACE", "UPDATE", "DELETE")
 class Job:
     """A database and some of its questions, as (number, gold SQL). ``facts``: count its tables and rows, too.
 
-    A gold may take ``seconds`` and return ``max_rows`` rows. Building the database may take ``build_seconds``.
+    A gold may take ``steps`` and ``seconds``, and return ``max_rows`` rows. Building the database may take
+    ``build_seconds``.
     """
 
     recipe: DatabaseRecipe
@@ -50,6 +51,7 @@ class Job:
     max_rows: int = Limits.rows
     build_seconds: float = BUILD_SECONDS
     facts: bool = True
+    steps: int = Limits.steps
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
     """Build the database, then judge its questions one by one."""
     try:
         make_database(job.recipe, job.path, job.build_seconds)
-        database = GoldDatabase(job.path)
+        database = GoldDatabase(job.path, job.steps)
         facts = database.facts() if job.facts else None
     except (sqlite3.Error, OSError, ValueError, RecursionError) as error:
         yield DatabaseReady(None, str(error))

@@ -129,6 +129,7 @@ def prepare(
     workers: int | None = None,
     seconds: float | None = None,
     max_rows: int | None = None,
+    steps: int | None = None,
     seed: int = 42,
     shape: DemoShape | None = None,
     progress: bool = True,
@@ -136,14 +137,15 @@ def prepare(
     """Prepare ``split`` of corpus ``name`` into the folder ``out`` and open it.
 
     ``source`` is the folder that holds the corpus (docs/corpora.md has the layouts). ``limit`` is the number of
-    questions read. ``workers`` processes run gold queries (default: one a CPU). ``seconds`` is the time limit of a
-    gold query (default: the environment's, 30), ``max_rows`` how many rows it
-    may return (default: the environment's, 10,000). ``seed`` and ``shape`` matter to the generated demo corpus
-    alone. Idempotent and restartable. Raises CorpusError.
+    questions read. ``workers`` processes run gold queries (default: one a CPU). A gold query may take ``steps`` and,
+    as a net above them, ``seconds``, and return ``max_rows`` rows (defaults: the environment's). ``seed`` and ``shape``
+    matter to the generated demo corpus alone. Idempotent and restartable. Raises CorpusError, and UserError for an old
+    SQLite.
     """
     check_sqlite(sqlite3.sqlite_version_info)
     out = Path(out)
-    for option, value in (("limit", limit), ("workers", workers), ("seconds", seconds), ("max_rows", max_rows)):
+    bounds = {"limit": limit, "workers": workers, "seconds": seconds, "max_rows": max_rows, "steps": steps}
+    for option, value in bounds.items():
         if value is not None and value <= 0:
             raise CorpusError(f"{option} is {value}: give a number above 0, or leave it out")
     seconds = seconds or (TRAIN_SECONDS if split == "train" else EVALUATION_SECONDS)
@@ -151,6 +153,8 @@ def prepare(
     key["seed"] = seed if name == "demo" else None
     if max_rows not in (None, Limits.rows):
         key["max_rows"] = max_rows
+    if steps not in (None, Limits.steps):
+        key["steps"] = steps
     if name == "demo" and shape not in (None, DemoShape()):
         key["shape"] = json.loads(json.dumps(asdict(shape)))  # as the marker gives it back
     _complete(out, key)  # a difference that shows before the source is opened, or the demo generated, is refused here
@@ -205,8 +209,8 @@ def _jobs(source: Source, staging: Staging, out: Path, key: dict[str, Any]) -> I
         questions = staging.open_questions(db_id)
         for start in range(0, len(questions), PORTION):
             portion = questions[start : start + PORTION]
-            most = key.get("max_rows", Limits.rows)
-            yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, facts=start == 0)
+            most, steps = key.get("max_rows", Limits.rows), key.get("steps", Limits.steps)
+            yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, start == 0, steps)
 
 
 def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:

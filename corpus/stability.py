@@ -135,7 +135,9 @@ class Probes:
         fails or runs out of them proves nothing. Raises MemoryError as the connection does.
         """
         rows, touched = judgement.rows, judgement.touched
-        again = _Again(time.monotonic() + seconds, max(Limits.rows, len(rows)), Limits.steps)
+        again = _Again(
+            time.monotonic() + seconds, max(Limits.rows, len(rows)), self._database.connection.limits["steps"]
+        )
         ordered = is_ordered(sql)
         words = set(re.findall(r"\w+", fold_name(sql)))
         for kind, connection in self._circumstances(touched, () if words & ROWID_NAMES else judgement.verdict.tables):

@@ -10,7 +10,7 @@ from sqale_grpo.corpus.preparation import EVALUATION_SECONDS
 from sqale_grpo.corpus.prepared import MARKER
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
-from sqale_grpo.settings.sections import CorpusConfig
+from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
 
 
 def prepared_folder(config: Config, split: str) -> Path:
@@ -37,7 +37,7 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
 
     ConfigError where there is neither a prepared corpus nor a source.
     """
-    return open_split(config.corpus, split, gold_limit(config, split), config.env.max_rows)
+    return open_split(config.corpus, split, gold_limit(config, split), config.env)
 
 
 def split_folder(corpus: CorpusConfig, split: str, seconds: float) -> Path:
@@ -58,8 +58,8 @@ def split_command(corpus: CorpusConfig, split: str, seconds: float) -> str:
     return f"sqale-grpo corpus prepare --corpus {corpus.name} --source PATH --split {split}{limit} --out {folder}"
 
 
-def open_split(corpus: CorpusConfig, split: str, seconds: float, max_rows: int) -> PreparedCorpus:
-    """The same as ``open_corpus`` for any configuration; ``seconds`` and ``max_rows`` limit the gold queries."""
+def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig) -> PreparedCorpus:
+    """The same as ``open_corpus`` for any configuration; ``seconds`` and what ``env`` says limit the gold queries."""
     folder = split_folder(corpus, split, seconds)
     if corpus.name == "demo" or corpus.source is not None:
         return prepare(
@@ -69,7 +69,8 @@ def open_split(corpus: CorpusConfig, split: str, seconds: float, max_rows: int) 
             split=split,
             limit=corpus.limit,
             seconds=_seconds(corpus, seconds),
-            max_rows=max_rows,
+            max_rows=env.max_rows,
+            steps=env.query_steps,
             shape=corpus.shape(),
         )
     check_prepared(corpus, split, seconds)

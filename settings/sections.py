@@ -128,6 +128,7 @@ class EnvConfig:
         """Turns of an episode, and what a tool shows."""
         return EpisodeLimits(
             tool_turns=self.tool_turns,
+            turn_steps=5 * self.query_steps // 2,
             error_cap=self.error_cap,
             preview_rows=self.preview_rows,
             sample_rows_cap=self.sample_rows_cap,

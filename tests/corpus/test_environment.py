@@ -126,6 +126,19 @@ def test_a_lack_of_memory_costs_its_own_question(tmp_path: Path) -> None:
     ]
 
 
+def test_more_steps_where_the_environment_allows_more(tmp_path: Path) -> None:
+    """Ten steps a number: what decides is their count, and not how fast this machine is."""
+    counting = "WITH n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 50000) SELECT count(*) FROM n, City"
+    source = own_questions(tmp_path / "in", [GOOD, counting])
+    for steps, kept in ((100_000, ["q0"]), (10_000_000, ["q0", "q1"])):
+        out = tmp_path / f"out{steps}"
+        assert prepare("jsonl", source, out, steps=steps, progress=False, workers=1).column("question_id") == kept
+    (line,) = (tmp_path / "out100000/dropped.jsonl").read_text().splitlines()
+    assert json.loads(line)["detail"] == "the query took more than 0.1 million steps"
+    with pytest.raises(Exception, match="its steps was 100000 and now is None"):
+        prepare("jsonl", source, tmp_path / "out100000", progress=False)
+
+
 def test_more_rows_where_the_environment_allows_more(tmp_path: Path) -> None:
     many = "SELECT a.id FROM City a, City b, City c, City d, City e, City f, City g"
     source = own_questions(tmp_path / "in", [GOOD, many])

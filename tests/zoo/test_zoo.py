@@ -112,6 +112,8 @@ def test_the_table_says_what_others_make_of_it(tmp_path: Path) -> None:
     assert {each[0] for each in found.values()} == {"right", "refused"}
     assert found["open_wal.sqlite"][1:] == ["right, **changes files**", "**wrong: `old`**"]
     assert found["hot.sqlite"][0] == "refused" and found["hot.sqlite"][2].startswith("**wrong")
+    page = (Path(__file__).parents[2] / "docs" / "database_files.md").read_text(encoding="utf-8")
+    assert all(f"| `{file}` |" in page for file in found)
     # Each reader is one that can be wrong: it is told apart from a right one.
     (animal,) = [each for each in make_zoo(tmp_path / "zoo") if each.file == "kinds.sqlite"]
     other = Animal(animal.file, animal.about, animal.query, [(0,)], animal.table, animal.columns)
