@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,10 @@ def printed(case: Case, outcomes: list[Outcome] | GoldError) -> dict[str, Any]:
 
 
 def rounded(value: Any) -> Any:
-    """Numbers to six places, all else as it is."""
-    return round(value, 6) if isinstance(value, float) else value
+    """Numbers to six places; None for the reward of a void answer; all else as it is."""
+    if isinstance(value, float):
+        return None if isnan(value) else round(value, 6)
+    return value
 
 
 def summary(outcomes: list[Outcome], failures: int) -> str:
@@ -122,5 +125,6 @@ def summary(outcomes: list[Outcome], failures: int) -> str:
         return f"no answers scored{errors}"
     tiers = Counter(outcome.tier for outcome in outcomes)
     counts = ", ".join(f"{count} {tier}" for tier, count in tiers.most_common())
-    mean = sum(outcome.reward for outcome in outcomes) / len(outcomes)
-    return f"{len(outcomes)} answers: {counts}; mean reward {mean:.3f}{errors}"
+    rewards = [outcome.reward for outcome in outcomes if outcome.tier != "void"]
+    mean = f"mean reward {sum(rewards) / len(rewards):.3f}" if rewards else "no reward"
+    return f"{len(outcomes)} answers: {counts}; {mean}{errors}"

@@ -20,6 +20,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.text import harmless
 from sqale_grpo.reward import Outcome, RewardParts, ablated, with_agreement
 from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
 from sqale_grpo.rollout.record import turns_record, write_episodes
@@ -164,7 +165,7 @@ class SqlGRPOTrainer(GRPOTrainer):
             return
         count, (most_common, _) = failures.total(), failures.most_common(1)[0]
         of = f"{count} of {len(outcomes)} candidates"
-        said = f"update {self.state.global_step}: {of} are void; most often: {most_common}"
+        said = harmless(f"update {self.state.global_step}: {of} are void; most often: {most_common}")
         if count > VOID_SHARE * len(outcomes):
             raise UserError(f"{said}. Mend that, then resume the run")
         if self.accelerator.is_main_process:

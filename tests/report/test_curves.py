@@ -2,9 +2,11 @@
 
 import dataclasses
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from sqale_grpo.curriculum import MixtureSchedule
@@ -15,6 +17,7 @@ from sqale_grpo.report.curves import Curves, is_papers_run, planned, run_curves
 from sqale_grpo.report.episodes import choose_groups
 from sqale_grpo.report.folders import RunFolder, open_folder
 from sqale_grpo.report.page import group_shares
+from sqale_grpo.rollout.record import write_episodes
 from sqale_grpo.settings.load import load_config
 from tests.helpers.reports import make_config
 
@@ -33,6 +36,25 @@ def test_rates_agree_with_what_the_trainer_logged(run: Path) -> None:
         assert curves.get("bucket/short")[update] == pytest.approx(logged["bucket/short"])
     # Beyond what is known the curve has gaps, not zeros.
     assert curves.get("no such metric") == [None] * 6
+
+
+def test_void_episodes_have_a_curve_and_no_part_in_the_reward(run: Path, tmp_path: Path) -> None:
+    """In two of six updates: a copy of a run whose record says that the machine failed in a third of the episodes."""
+    shutil.copytree(run, tmp_path / "void")
+    folder = open_folder(tmp_path / "void")
+    assert isinstance(folder, RunFolder)
+    for path in folder.files[2:4]:
+        rows = pq.read_table(path).to_pylist()
+        for row in rows[::3]:
+            row |= {"tier": "void", "reward": None, "error": "a disk that cannot be read"}
+        write_episodes(path.parent, int(path.stem), rows)
+    curves = run_curves(folder, [count_file(path) for path in folder.files])
+    known = [row["reward"] for row in pq.read_table(folder.files[2]).to_pylist() if row["reward"] is not None]
+    assert curves.get("void") == [0.0, 0.0, 3 / 8, 3 / 8, 0.0, 0.0]
+    assert curves.get("reward")[2] == pytest.approx(sum(known) / len(known)) and len(known) == 5
+    (alarm,) = [text for text in alarms(curves) if "void" in text]
+    assert "episodes of 2 of 6 updates, most in update 2 (38%)" in alarm
+    assert not [text for text in alarms(run_curves(folder, [])) if "void" in text]
 
 
 def test_a_file_is_read_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

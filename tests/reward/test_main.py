@@ -1,10 +1,13 @@
 """sqale-grpo reward: scores a file's lines, and says where a line is wrong."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from sqale_grpo.reward.score import score_group
+from sqale_grpo.reward import Outcome
+from sqale_grpo.reward.command import Case, printed, summary
+from sqale_grpo.reward.score import score_group, void
 from tests.helpers.programs import program
 from tests.reward.test_score import ANSWERS, GOLDS, Question
 
@@ -77,3 +80,15 @@ def test_wrong_options(write, capsys, tmp_path):
     assert "none.jsonl" in capsys.readouterr().err
     assert main([write(), "--seconds", "0"]) == 2
     assert "seconds is 0.0: it must be a number above 0" in capsys.readouterr().err
+
+
+def test_a_void_answer_has_no_reward_and_counts_in_no_mean():
+    case = Case("q", "SELECT 1", Path("d.sqlite"), [None, None])
+    outcomes = [void("a disk that cannot be read"), Outcome("equivalent", 3.0)]
+    line = json.loads(json.dumps(printed(case, outcomes), allow_nan=False))
+    assert line["outcomes"][0] == {
+        "tier": "void", "reward": None, "f1": None, "join_share": None, "agrees": False, "error": "machine",
+        "message": "a disk that cannot be read",
+    }  # fmt: skip
+    assert summary(outcomes, 0) == "2 answers: 1 void, 1 equivalent; mean reward 3.000"
+    assert summary(outcomes[:1], 0) == "1 answers: 1 void; no reward"
