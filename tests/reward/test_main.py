@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sqale_grpo.reward import Outcome
-from sqale_grpo.reward.command import Case, printed, summary
+from sqale_grpo.reward import Outcome, command
 from sqale_grpo.reward.score import score_group, void
 from tests.helpers.programs import program
 from tests.reward.test_score import ANSWERS, GOLDS, Question
@@ -83,12 +82,12 @@ def test_wrong_options(write, capsys, tmp_path):
 
 
 def test_a_void_answer_has_no_reward_and_counts_in_no_mean():
-    case = Case("q", "SELECT 1", Path("d.sqlite"), [None, None])
+    case = command.Case("q", "SELECT 1", Path("d.sqlite"), [None, None])
     outcomes = [void("a disk that cannot be read"), Outcome("equivalent", 3.0)]
-    line = json.loads(json.dumps(printed(case, outcomes), allow_nan=False))
+    line = json.loads(json.dumps(command.printed(case, outcomes), allow_nan=False))
     assert line["outcomes"][0] == {
         "tier": "void", "reward": None, "f1": None, "join_share": None, "agrees": False, "error": "machine",
         "message": "a disk that cannot be read",
     }  # fmt: skip
-    assert summary(outcomes, 0) == "2 answers: 1 void, 1 equivalent; mean reward 3.000"
-    assert summary(outcomes[:1], 0) == "1 answers: 1 void; no reward"
+    assert command.summary(outcomes, 0) == "2 answers: 1 void, 1 equivalent; mean reward 3.000"
+    assert command.summary(outcomes[:1], 0) == "1 answers: 1 void; no reward"

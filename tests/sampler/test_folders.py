@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sqale_grpo.sampler import open_episode_database
 from sqale_grpo.sampler.folders import memory_root, scratch_folder
 from tests.conftest import ROOT
+from tests.helpers.databases import write_database
 
 # Opens one database by each way under the roots given, reports the folders, then waits or ends.
 PROGRAM = """
@@ -81,3 +83,36 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
 def test_little_memory_means_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert memory_root(2**60) == tmp_path
+
+
+def test_forked_children_build_while_threads_of_the_parent_do(tmp_path: Path) -> None:
+    """No lock of SQLite or of ours is held in this process while a database is built: none is inherited."""
+    source = write_database(tmp_path / "s.sqlite", "CREATE TABLE t(a); INSERT INTO t VALUES(1)")
+    stop, failed = threading.Event(), []
+
+    def build() -> None:
+        while not stop.is_set():
+            try:
+                open_episode_database(source, ["t"]).close()
+            except Exception as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=build) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(8):
+            child = os.fork()
+            if not child:
+                signal.alarm(60)  # a child that waits for ever ends by it
+                try:
+                    with open_episode_database(source, ["t"]) as built:
+                        os._exit(0 if built.path.exists() else 1)
+                finally:
+                    os._exit(2)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not failed
