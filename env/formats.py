@@ -65,6 +65,7 @@ def hold_formats(connection: sqlite3.Connection, most: int) -> Callable[[], bool
     function gives, on a connection without a database.
     """
     builtin = sqlite3.connect(":memory:", isolation_level=None)
+    builtin.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
     refused: list[str] = []
 
     def call(*values: Value) -> Value:

@@ -48,7 +48,7 @@ class Connection:
         self.held = held
         self.broken: dict[str, tuple[str, str]] = {}  # virtual tables that cannot be used, and why
         self.sql = ""  # the statement that runs
-        self.hides_widths = False  # in its calls of printf or format
+        self.hides_widths: bool | None = None  # does it, in its calls of printf or format? None: it was not looked at
         self.too_wide: Callable[[], bool] = lambda: False  # was such a call refused?
         self.deadline = float("inf")
         self.ticks = 0  # of the progress handler in the last statement, and how many it may have
@@ -134,7 +134,8 @@ class Connection:
             self.sqlite.set_authorizer(self.authorizer)
 
     def _may_format(self) -> bool:
-        self.hides_widths = not (self.held or shows_its_widths(self.sql, self.limits["length"]))
+        if self.hides_widths is None:  # once, however many calls the statement has
+            self.hides_widths = not (self.held or shows_its_widths(self.sql, self.limits["length"]))
         return not self.hides_widths
 
     def _tick(self) -> bool:
@@ -161,7 +162,7 @@ class Connection:
         """
         self.reads.clear()
         self.functions.clear()
-        self.sql, self.hides_widths = sql, False
+        self.sql, self.hides_widths = sql, None
         self.start()
         if stored:
             self.sqlite.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_STORED)

@@ -78,6 +78,16 @@ def test_a_width_over_the_limit_for_values_is_refused_at_once(sandbox: Sandbox, 
     assert sandbox.execute("SELECT printf('%03d', 7)").rows == [("007",)]
 
 
+def test_many_calls_are_looked_at_once(sandbox: Sandbox) -> None:
+    """As many as a statement may have columns, with a megabyte of text behind them."""
+    padding = f"/* {'printf ' * 100_000} */"
+    columns = ", ".join(["printf('%d', 1)"] * 2000)
+    start = time.monotonic()
+    assert sandbox.execute(f"SELECT {columns} {padding}").rows == [("1",) * 2000]
+    assert time.monotonic() - start < 20.0
+    assert sandbox.execute("SELECT printf('%*d' || '%1000000d', 5, 1, 2)").rows == [(None,)]
+
+
 def test_a_call_that_took_all_the_time_is_a_time_out_however_it_ends(sandbox: Sandbox) -> None:
     with Sandbox(sandbox.database, Limits(seconds=0.002), sandbox.pool) as hasty:
         slow = "SELECT length(printf('%.*c', 900000, 'x')) " + "+ length(printf('%.*c', 900000, 'x')) " * 20
