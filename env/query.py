@@ -186,8 +186,9 @@ class Connection:
         except (sqlite3.Error, UnicodeError) as error:
             return (*verdict(error, self.limits["seconds"]), None, None)
         self.ticks = other.ticks
-        self.reads |= other.reads
-        self.functions |= other.functions
+        for own, seen in ((self.reads, other.reads), (self.functions, other.functions)):
+            own.clear()
+            own.update(seen)
         return reply
 
     def close(self) -> None:
