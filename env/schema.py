@@ -19,6 +19,7 @@ from sqale_grpo.env.text import fold_name
 
 # Kind, name, statement, columns, keys: a row of ``env.catalog``, which only workers import.
 Entry = tuple[str, str, str, list[tuple], list[tuple]]
+MACHINE_TRIES = 3  # each is two; without its schema there is no episode that could be void
 HINTS = {  # what SQLite says of a file that cannot be read, and what that means for its owner
     "file is not a database": ": another kind of file, or an encrypted database",
     "database is locked": " by a program that writes it; try again when it has finished",
@@ -87,7 +88,8 @@ class SchemaGraph:
         """Read a database file, in a worker; remembered until its time or size, or its log's, changes.
 
         ``immutable``: nobody writes it meanwhile. Raises FileNotFoundError where there is no such file, ValueError
-        where it is no SQLite database, or one in the middle of a change.
+        where it is no SQLite database, or one in the middle of a change, OSError where it cannot be opened or the
+        machine fails again and again.
         """
         if not os.path.isfile(path):
             raise FileNotFoundError(f"no database file at {path}")
@@ -181,9 +183,14 @@ def _read_file(file: Path, _state: object, _log_state: object, immutable: bool, 
     uri = read_only_uri(file) if immutable else live_uri(file)
     client = pool.client(uri, Limits(), live=not immutable)
     try:
-        ((kind, answer, *_),) = pool.run_many(client, [Query(None, 0, False)])
+        for _ in range(MACHINE_TRIES):
+            ((kind, answer, *_),) = pool.run_many(client, [Query(None, 0, False)])
+            if kind != "machine" or answer in HINTS:
+                break
     finally:
         pool.forget(client)
+    if kind == "machine" and answer not in HINTS:
+        raise OSError(f"{file} cannot be read: {answer}")
     if kind:
         raise ValueError(f"{file} cannot be read as a SQLite database: {answer}{HINTS.get(answer, '')}")
     return SchemaGraph.from_catalog(answer)

@@ -28,7 +28,7 @@ BOOT = (
 )
 BUILD_SECONDS = 60.0
 COPIED_A_SECOND = 5 << 20  # bytes: a slow disk's pace, for files that must be copied although they are large
-ATTEMPTS = 2  # a builder that the machine ends is no fault of the file
+ATTEMPTS = 5  # a builder that the machine ends is no fault of the file, and without it there is no episode
 
 Reply = tuple[str, str, int]
 
