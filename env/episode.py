@@ -116,7 +116,7 @@ class Episode:
         calls = [entry for entry in entries if isinstance(entry, ToolCall) and entry.tool != "submit_sql"]
         try:
             results = iter(self._run(calls))
-        except MachineError as error:
+        except (MachineError, OSError) as error:  # OSError: the schema could not be read
             return self._void(str(error))
         for entry in entries:
             record = self._record(entry, results)
@@ -205,7 +205,7 @@ class Episode:
         try:
             if sql and (self.last_working_query is None or self._runs(sql)):
                 return self._end(sql, "final_turn")
-        except MachineError as error:
+        except (MachineError, OSError) as error:  # OSError: the schema could not be read
             return self._void(str(error))
         if self.last_working_query is not None:
             return self._end(self.last_working_query, "fallback_to_last_working_query")

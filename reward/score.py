@@ -160,6 +160,8 @@ def judge(prediction: str | None, gold: Gold, sandbox: Sandbox) -> Outcome:
         share = join_share(prediction, sandbox.schema)
     except SqlError as error:
         return failed(prediction, error, sandbox)
+    except OSError as error:  # the schema could not be read
+        return void(str(error))
     compared = compare(result, gold.result, gold.ordered)
     return Outcome(
         tier="equivalent" if compared.equivalent else "executable",

@@ -69,6 +69,15 @@ def test_a_failure_twice_in_a_row_is_the_machines_and_voids_the_episode(tmp_path
         assert answer.failure and str(database) in answer.failure
 
 
+def test_a_schema_that_cannot_be_read_voids_the_episode(database: Path) -> None:
+    with Sandbox(database) as sandbox:
+        episode = Episode("?", sandbox)
+        database.unlink()
+        answer = episode.step('</think>{"tool": "list_tables", "args": {}}')
+    assert isinstance(answer, Finished) and answer.ended_by == "void"
+    assert answer.failure and str(database) in answer.failure
+
+
 def write_on(path: str, stop: object) -> None:
     """Move 1 from row to row; every commit keeps the sum."""
     with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
