@@ -11,8 +11,9 @@ from sqale_grpo.corpus import prepare
 from tests.helpers.corpora import GOOD, dropped, own_questions
 
 BUSY = 8  # processes
+# Nothing of it is kept in memory, which would be another limit.
 COUNT = """
-WITH c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c WHERE x < {}) SELECT count(*) FROM c, (SELECT 1 FROM City LIMIT 1)
+WITH c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c WHERE x < {}) SELECT count(*) FROM c WHERE (SELECT 1 FROM City)
 """
 # About ten steps a number: a quarter of what a query may take, one that passes it, and one without an end.
 QUESTIONS = [GOOD, COUNT.format(8_000_000), COUNT.format(60_000_000), COUNT.format("x + 1"), f"{GOOD} LIMIT 1"]
@@ -44,7 +45,6 @@ def test_a_busy_machine_keeps_the_same_questions_byte_for_byte(tmp_path: Path) -
     prepare("jsonl", source, tmp_path / "idle", progress=False, workers=1)
     with load(BUSY):
         prepare("jsonl", source, tmp_path / "busy", progress=False, workers=1)
-    assert dropped(tmp_path / "idle") == dropped(tmp_path / "busy")
-    assert len(dropped(tmp_path / "idle")) == 2
-    for name in ("index.parquet", "dropped.jsonl"):
-        assert (tmp_path / "idle" / name).read_bytes() == (tmp_path / "busy" / name).read_bytes(), name
+    assert dropped(tmp_path / "idle") == dropped(tmp_path / "busy") == dict.fromkeys(("q2", "q3"), "gold times out")
+    idle, busy = (tmp_path / name / "index.parquet" for name in ("idle", "busy"))
+    assert idle.read_bytes() == busy.read_bytes()
