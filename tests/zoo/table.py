@@ -6,7 +6,6 @@ Plain is ``sqlite3.connect(path)``, as evaluators of text-to-SQL open a database
 those do that must not write. Each reads a zoo of its own, since the first may write.
 """
 
-import hashlib
 import sqlite3
 import sys
 import tempfile
@@ -71,10 +70,10 @@ def outcome(read: Reader, folder: Path, animal: Animal) -> str:
     return said if state(folder) == before else f"{said}, **changes files**"
 
 
-def state(folder: Path) -> dict[str, str]:
-    """What lies in the folder, by content. The shared memory of a log says nothing."""
+def state(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of what lies in the folder. The shared memory of a log says nothing."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("-shm"))
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
 def table() -> str:
