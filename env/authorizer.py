@@ -8,7 +8,7 @@ tables are read and which functions are called.
 import sqlite3
 from collections.abc import Callable, Iterable
 
-from sqale_grpo.env.formats import NAMES as FORMATS
+from sqale_grpo.env.formats import FORMATS
 from sqale_grpo.env.text import fold_name
 
 # Read something about the schema, change nothing. data_version is what full-text tables ask for themselves.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 Value = str | int | float | bytes | None
 
-NAMES = ("printf", "format")
+FORMATS = ("printf", "format")
 TOO_LONG = "string or blob too big"
 DIGITS = 18  # of a number that is read
 # A call, with its format where that is one literal; a comment may stand before the bracket.
@@ -75,6 +75,6 @@ def hold_formats(connection: sqlite3.Connection, most: int) -> Callable[[], bool
             raise ValueError(TOO_LONG)
         return builtin.execute(f"SELECT printf({', '.join('?' * len(values))})", values).fetchone()[0]
 
-    for name in NAMES:
+    for name in FORMATS:
         connection.create_function(name, -1, call, deterministic=True)
     return lambda: bool(refused)
