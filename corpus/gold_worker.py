@@ -5,6 +5,7 @@ with the messages below until the other end closes. An alarm ends the process it
 time limit without ever polling it (one call of a function over a long string does that).
 """
 
+import errno
 import os
 import re
 import resource
@@ -12,6 +13,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
 from multiprocessing.connection import Connection
@@ -110,16 +112,34 @@ def make_database(recipe: DatabaseRecipe, path: Path, seconds: float) -> None:
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     remove_unfinished(path)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (BUILD_BYTES, hard))
     try:
-        sqale.build_database({**recipe, "full_schema": harmless_ddl(recipe["full_schema"] or "")}, temporary).close()
+        with bounded_files(BUILD_BYTES):
+            row = {**recipe, "full_schema": harmless_ddl(recipe["full_schema"] or "")}
+            sqale.build_database(row, temporary).close()
         temporary.replace(path)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         remove_unfinished(path)
+
+
+@contextmanager
+def bounded_files(size: int) -> Iterator[None]:
+    """Let no file grow over ``size`` bytes; OSError where one would have. The library takes SQLite's error for its own.
+
+    Only in the main thread, since the system says so by a signal.
+    """
+    passed: list[int] = []
+    before = signal.signal(signal.SIGXFSZ, lambda number, _: passed.append(number))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    if passed:
+        raise OSError(errno.EFBIG, f"its file would pass {size / 2**20:,.0f} MB")
 
 
 def remove_unfinished(path: Path) -> None:

@@ -213,7 +213,7 @@ def test_a_schema_that_fills_the_disk_is_stopped_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gold_worker, "BUILD_BYTES", 1 << 20)
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(OSError, match="its file would pass 1 MB"):
         gold_worker.make_database(sqale_schema("big", FILLS_THE_DISK, {}), tmp_path / "big.sqlite", 60.0)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "free.file").write_bytes(bytes(2 << 20))  # this process' own bound is what it was
