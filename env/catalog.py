@@ -6,7 +6,8 @@ Names come back as text, bytes that are not UTF-8 as surrogates; what they mean 
 import sqlite3
 from time import monotonic
 
-from sqale_grpo.env.query import LONGEST_STORED, Connection, Reply, decode, verdict
+from sqale_grpo.env.query import LONGEST_STORED, Connection, Reply, decode
+from sqale_grpo.env.verdict import verdict
 
 # Kind (table, view), name, CREATE statement, rows of table_xinfo, rows of foreign_key_list.
 Entry = tuple[str, str, str, list[tuple], list[tuple]]

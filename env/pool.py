@@ -23,8 +23,9 @@ from sqale_grpo.env.budget import Budget
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.limits import Limits, Query, SqlError
 from sqale_grpo.env.process import Worker, death
-from sqale_grpo.env.query import Reply, timeout_text
+from sqale_grpo.env.query import Reply
 from sqale_grpo.env.slots import Slot, take_free
+from sqale_grpo.env.verdict import timeout_text
 from sqale_grpo.env.wire import framed, send
 
 # A worker stops a query itself at the limit; this much later it is ended, whatever it is doing.

@@ -14,6 +14,7 @@ from typing import Any
 from sqale_grpo.env.authorizer import DENIED, SCHEMA_FUNCTIONS, Callback, authorizer
 from sqale_grpo.env.formats import hold_formats, shows_its_widths
 from sqale_grpo.env.text import fold_name, quote_name
+from sqale_grpo.env.verdict import TOO_LONG, steps_text, timeout_text, verdict
 
 # Progress handler every so many instructions, about 30 µs: below 1% of a long query's time, far below a time limit.
 STEPS = 2_000
@@ -276,16 +277,6 @@ def decode(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
-def timeout_text(seconds: float) -> str:
-    """The message of a time-out, the same whether the query stopped itself or its process was ended."""
-    return f"the query ran longer than {seconds:g} s"
-
-
-def steps_text(steps: int) -> str:
-    """The message for a query over its budget."""
-    return f"the query took more than {steps / 1e6:g} million steps"
-
-
 def shortened(row: tuple, cell_chars: int) -> tuple:
     """A row whose texts and blobs are no longer than a cell of so many characters needs to show that it is cut."""
     size = cell_chars + 1
@@ -314,60 +305,3 @@ def first_statement(sql: str) -> str | None:
     while end >= 0 and not sqlite3.complete_statement(sql[: end + 1]):
         end = sql.find(";", end + 1)
     return sql[: end + 1] if end >= 0 and skip_blank(sql, end) == len(sql) else None
-
-
-NO_SUCH = (
-    "no such ",
-    "ambiguous column name",
-    "wrong number of arguments to function",
-    "cannot join using column",
-    "unknown database",
-)
-REFUSED = ("unsafe use of ", "table sqlite_master may not be modified")
-TOO_LONG = ("string or blob too big", "LIKE or GLOB pattern too complex")
-BY_CODE = {
-    sqlite3.SQLITE_AUTH: "denied",
-    sqlite3.SQLITE_READONLY: "denied",
-    sqlite3.SQLITE_PERM: "denied",
-    sqlite3.SQLITE_INTERRUPT: "timeout",
-    sqlite3.SQLITE_NOMEM: "memory",
-    sqlite3.SQLITE_TOOBIG: "memory",
-    sqlite3.SQLITE_IOERR: "machine",
-    sqlite3.SQLITE_CANTOPEN: "machine",
-    sqlite3.SQLITE_FULL: "machine",
-    sqlite3.SQLITE_BUSY: "machine",
-    sqlite3.SQLITE_PROTOCOL: "machine",
-}
-
-
-def verdict(error: BaseException, seconds: float) -> tuple[str, str]:
-    """Kind and message of what sqlite3 raised: by SQLite's result code where that decides, else by its text.
-
-    ``seconds``: the time limit, for the message of a time-out.
-    """
-    message = str(error)
-    if isinstance(error, MemoryError):
-        return "memory", "out of memory"
-    if isinstance(error, UnicodeEncodeError):
-        return "syntax", "the query holds a lone surrogate, which is not text"
-    if isinstance(error, UnicodeError):
-        return "other", "a column name or SQLite's message is not UTF-8"
-    if "null character" in message:
-        return "syntax", message
-    kind = BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
-    if kind == "timeout":
-        return kind, timeout_text(seconds)
-    return kind or by_text(message), message
-
-
-def by_text(message: str) -> str:
-    """Kind of an error that SQLite reports with its general code."""
-    if message.startswith('near "') and message.endswith("syntax error"):
-        return "syntax"
-    if message == "incomplete input" or message.startswith("unrecognized token"):
-        return "syntax"
-    if message.startswith(NO_SUCH):
-        return "schema"
-    if message.startswith(REFUSED):
-        return "denied"
-    return "memory" if message in TOO_LONG else "other"

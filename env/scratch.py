@@ -9,7 +9,8 @@ import sqlite3
 from typing import Any
 
 from sqale_grpo.env.authorizer import FUNCTIONS
-from sqale_grpo.env.query import Reply, verdict
+from sqale_grpo.env.query import Reply
+from sqale_grpo.env.verdict import verdict
 
 REFUSED = (sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
 COMPILED: Reply = ("", (), (), (False, (marshal.dumps([]),)))

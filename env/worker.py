@@ -18,8 +18,9 @@ from sqale_grpo.env.budget import Account, Budget
 from sqale_grpo.env.catalog import catalog_reply
 from sqale_grpo.env.confinement import confine
 from sqale_grpo.env.live import LiveConnection
-from sqale_grpo.env.query import Connection, Reply, verdict
+from sqale_grpo.env.query import Connection, Reply
 from sqale_grpo.env.scratch import Scratch
+from sqale_grpo.env.verdict import verdict
 from sqale_grpo.env.wire import Reader, framed, send
 
 SOCKET = 0

@@ -190,7 +190,8 @@ def test_2000_episodes_leave_no_descriptor_and_no_process(database):
             assert wait_until(lambda: len(pool.pids) >= 3)
             before = descriptors() - len(pool.pids), max(map(descriptors, pool.pids))  # one descriptor a process
             assert list(threads.map(episode, range(2000))) == list(range(2000))
-        assert wait_until(lambda: descriptors() - len(pool.pids) == before[0])
+        # What earlier tests left to be collected may go meanwhile, so there may be fewer.
+        assert wait_until(lambda: descriptors() - len(pool.pids) <= before[0])
         assert wait_until(lambda: max(map(descriptors, pool.pids)) <= before[1])
         assert len(pool.pids) <= 2 * 3 + 1
     assert pool.pids == []
