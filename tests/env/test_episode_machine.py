@@ -99,8 +99,11 @@ class EpisodeMachine(RuleBasedStateMachine):
         return [record for turn in self.episode.turns for record in turn.calls]
 
     def queries(self) -> list[tuple[str, bool]]:
-        """(SQL, whether it ran), judged by a bare connection."""
-        return [(r.args["sql"], self.runs(r.args["sql"])) for r in self.records() if r.tool == "run_query"]
+        """(SQL, whether it ran), judged by a bare connection; without those before which the turn was stopped."""
+        return [(r.args["sql"], self.runs(r.args["sql"])) for r in self.asked()]
+
+    def asked(self) -> list:
+        return [r for r in self.records() if r.tool == "run_query" and r.error != "not_run"]
 
     def explored_out(self) -> bool:
         """Whether the turns are used up, or so many queries in a row have failed."""
@@ -134,7 +137,16 @@ class EpisodeMachine(RuleBasedStateMachine):
     def the_last_working_query_ran(self) -> None:
         working = [sql for sql, ran in self.queries() if ran]
         assert self.episode.last_working_query == (working[-1] if working else None)
-        assert [r.error is None for r in self.records() if r.tool == "run_query"] == [ran for _, ran in self.queries()]
+        assert [r.error is None for r in self.asked()] == [ran for _, ran in self.queries()]
+
+    @invariant()
+    def a_turn_that_is_stopped_answers_nothing_more(self) -> None:
+        """One call says that it was not run and why; what follows is at most a call that no tool answers."""
+        for turn in self.episode.turns:
+            errors = [record.error for record in turn.calls if record.tool not in ("", "submit_sql")]
+            if "not_run" in errors:
+                assert errors.index("not_run") == len(errors) - 1
+                assert self.explored_out()
 
     @invariant()
     def nothing_is_run_after_a_submission(self) -> None:

@@ -22,7 +22,7 @@ from sqale_grpo.train.trainer import execution_reward, void_together
 from tests.helpers.launch import Starter
 from tests.helpers.runs import SHORT, arguments, episodes, metrics, train
 
-UPDATES = 3
+UPDATES = 5
 # So small a step changes no weight: what an update's void candidates would have taught changes no later update.
 STEPS = [f"train.updates={UPDATES}", "train.learning_rate=1e-30", *SHORT]
 
@@ -76,12 +76,16 @@ def test_a_gold_that_fails_voids_its_group_and_ends_neither_the_run_nor_a_resume
     starter: Starter, work: Path, calm: Path
 ) -> None:
     before = episodes(calm)
-    question = before[0]["question_id"]
+    question = next(row for row in before if row["update"] == 1)["question_id"]
     prepared = with_a_broken_gold(work / "prepared", work / "broken", question)
     places = [f"corpus.prepared={prepared}", *STEPS]
-    train(starter, work, "broken-gold", *places, "train.updates=1")
-    folder = train(starter, work, "broken-gold", *places, "--resume")
+    folder = train(starter, work, "broken-gold", *places)
+    first = episodes(folder)
+    for update in range(2, UPDATES + 1):  # as if it had been killed after the first update
+        shutil.rmtree(folder / f"checkpoint-{update}")
+    train(starter, work, "broken-gold", *places, "--resume")
     rows = episodes(folder)
+    assert rows == first
     lost = [row for row in rows if row["question_id"] == question]
     assert lost and len(rows) == len(before)
     for row in lost:
@@ -117,7 +121,7 @@ def kill_workers(run: int, ended: Callable[[], bool], chance: random.Random) -> 
                 victim = chance.choice(workers)
                 victim.kill()
                 killed.append(victim.pid)
-        time.sleep(chance.uniform(0.02, 0.3))
+        time.sleep(chance.uniform(0.01, 0.15))
     return killed
 
 
@@ -138,7 +142,7 @@ def test_a_run_whose_workers_are_killed_at_random_gives_the_same_rewards(
         killer.join()
     assert status == 0, log.read_text()[-5000:]
     before, rows = episodes(calm), episodes(work / "runs" / "killed-workers")
-    assert len(killed) >= 10 and len(rows) == len(before)
+    assert len(killed) >= 5 and len(rows) == len(before)
     voids = [row for row in rows if row["tier"] == "void"]
     print(json.dumps({"killed": len(killed), "void": len(voids), "episodes": len(rows)}))
     for start in range(0, len(rows), 4):
