@@ -117,7 +117,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = evaluation(folder, questions)
-        corpus = open_split(config.corpus, config.corpus.split, config.env.query_seconds, config.env)
+        copies = config.reward.counter_databases
+        corpus = open_split(config.corpus, config.corpus.split, config.env.query_seconds, config.env, copies)
         tables = [row["tables"] for row in corpus.databases()]
         print(
             json.dumps({"figure": "corpus", "questions": len(corpus), "databases": len(tables), "tables": max(tables)})

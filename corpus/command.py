@@ -1,10 +1,15 @@
-"""``sqale-grpo corpus prepare --corpus NAME --source PATH --out DIR`` and ``sqale-grpo corpus inspect DIR``."""
+"""``sqale-grpo corpus prepare|inspect|score``: make a prepared folder, print its figures, and how lucky answers are.
+
+``prepare`` writes an index and the databases, ``inspect`` prints figures, ``score`` measures how often a wrong query is
+taken for right.
+"""
 
 import argparse
 
 from sqale_grpo.corpus.inspection import print_report
 from sqale_grpo.corpus.preparation import prepare
 from sqale_grpo.corpus.prepared import PreparedCorpus, open_prepared
+from sqale_grpo.corpus.score_report import print_score
 from sqale_grpo.corpus.sources import NAMES
 from sqale_grpo.curriculum import Buckets, masked_length  # only here: the package itself knows nothing of what uses it
 from sqale_grpo.env.limits import Limits
@@ -28,6 +33,7 @@ def _prepare(options: argparse.Namespace) -> None:
         seconds=options.seconds,
         max_rows=options.max_rows,
         steps=options.steps,
+        counter_databases=options.counter_databases,
         seed=options.seed,
     )
     print(f"{len(corpus):,} questions of {corpus.name} ({corpus.split}) are ready in {corpus.directory}")
@@ -36,6 +42,11 @@ def _prepare(options: argparse.Namespace) -> None:
 def _inspect(options: argparse.Namespace) -> None:
     corpus = open_prepared(options.directory)
     print_report(corpus, _lengths(corpus))
+
+
+def _score(options: argparse.Namespace) -> None:
+    corpus = open_prepared(options.directory)
+    print_score(corpus, options.questions, options.seed, options.workers, options.json)
 
 
 def _lengths(corpus: PreparedCorpus) -> list[tuple[str, ...]]:
@@ -63,9 +74,19 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 30)")
     one.add_argument("--steps", type=int, help=f"virtual-machine steps of a gold query (default: {Limits.steps:,})")
     one.add_argument("--max-rows", type=int, help="rows that a gold query may return (default: 10,000)")
+    one.add_argument(
+        "--counter-databases", type=int, default=0, help="changed copies to choose for each question: 0, 1 or 2"
+    )
     one.add_argument("--seed", type=int, default=42, help="of the generated demo corpus")
     one.set_defaults(command=_prepare)
     other = commands.add_parser("inspect", help="print the figures of a prepared corpus")
     other.add_argument("directory", metavar="DIR", help="a prepared folder")
     other.set_defaults(command=_inspect)
+    last = commands.add_parser("score", help="measure how often a wrong query is taken for right")
+    last.add_argument("directory", metavar="DIR", help="a prepared folder")
+    last.add_argument("--questions", type=int, help="measure so many, drawn by --seed (default: all)")
+    last.add_argument("--seed", type=int, default=42, help="of the draw of questions")
+    last.add_argument("--workers", type=int, help="processes that run queries (default: one a CPU)")
+    last.add_argument("--json", action="store_true", help="a JSON line for each figure, the last one for all questions")
+    last.set_defaults(command=_score)
     return parser

@@ -70,6 +70,26 @@ class Touched:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """``seeds`` of a question's counter-databases, the best first; ``missing``: why there are fewer than asked for.
+
+    ``wrong``: mutants of the gold query that are wrong, on its database or some copy; ``paid[k]``: those of them that
+    are taken for right with the first k copies; () where no copy could tell. Mistakes that may be none (``SLIGHT``)
+    and constants are not counted.
+    """
+
+    seeds: tuple[int, ...] = ()
+    missing: str = ""
+    wrong: int = 0
+    paid: tuple[int, ...] = ()
+
+    @property
+    def luck(self) -> tuple[float, ...]:
+        """The share of wrong mutants that are taken for right, with no copy, with one ...; 0 where none is wrong."""
+        return tuple(each / self.wrong if self.wrong else 0.0 for each in self.paid)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """``dropped`` is a reason of ``corpus.reasons`` or empty; ``unparsed`` says that only SQLite knew the tables."""
 
@@ -79,6 +99,7 @@ class Verdict:
     n_rows: int = 0
     unparsed: bool = False
     unstable: str = ""
+    choice: Choice = Choice()
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from pathlib import Path
 
 import sqale
 
+from sqale_grpo.corpus.counter_choice import ENDED, CopyChooser
 from sqale_grpo.corpus.files import copy_database
-from sqale_grpo.corpus.gold import DatabaseFacts, GoldDatabase, Verdict
+from sqale_grpo.corpus.gold import Choice, DatabaseFacts, GoldDatabase, Verdict
 from sqale_grpo.corpus.question import DatabaseRecipe
 from sqale_grpo.corpus.stability import Probes
 from sqale_grpo.env.confinement import confine
@@ -31,6 +32,7 @@ from sqale_grpo.env.pool import GRACE_SECONDS
 
 PROBE_GRACE_SECONDS = 2.0  # over the time limit of all probes of a gold, for what they compare
 OUT_OF_MEMORY = 3  # exit status
+CHOICE_SECONDS = 60.0  # for the copies of one question, whose steps are bounded: after it the process ends
 BUILD_SECONDS = 300.0  # the largest published schema takes a few
 BUILD_BYTES = 4 << 30  # of a built file; statements of a schema could fill a disk in those seconds
 # What may begin a statement of a SQaLe schema, after comments: nothing that opens another file or changes a setting.
@@ -43,7 +45,7 @@ class Job:
     """A database and some of its questions, as (number, gold SQL). ``facts``: count its tables and rows, too.
 
     A gold may take ``steps`` and ``seconds``, and return ``max_rows`` rows. Building the database may take
-    ``build_seconds``.
+    ``build_seconds``. ``copies``: how many counter-databases to choose for each question that is kept.
     """
 
     recipe: DatabaseRecipe
@@ -54,6 +56,7 @@ class Job:
     build_seconds: float = BUILD_SECONDS
     facts: bool = True
     steps: int = Limits.steps
+    copies: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class DatabaseReady:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one question. ``final``: its stability is known too; a kept one is judged twice."""
+    """The verdict on one question; ``final``: stability and copies are known too. A kept one comes before that, too."""
 
     number: int
     verdict: Verdict
@@ -86,16 +89,27 @@ def answers(job: Job) -> Iterator[DatabaseReady | Judged]:
         yield DatabaseReady(None, "it has no tables")
         return
     yield DatabaseReady(facts)
-    probes = Probes(database)
+    probes, chooser = Probes(database), CopyChooser(job.path)
     for number, sql in job.questions:
         signal.setitimer(signal.ITIMER_REAL, job.seconds + GRACE_SECONDS)
         judgement = database.judge(sql, job.seconds, job.max_rows)
         verdict = judgement.verdict
+        if job.copies and not verdict.dropped:
+            verdict = replace(verdict, choice=Choice(missing=ENDED))  # until it is made
         yield Judged(number, verdict, final=bool(verdict.dropped))
         if not verdict.dropped:
             signal.setitimer(signal.ITIMER_REAL, job.seconds + PROBE_GRACE_SECONDS)
-            yield Judged(number, replace(verdict, unstable=probes.cause(sql, judgement, job.seconds)), final=True)
+            verdict = replace(verdict, unstable=probes.cause(sql, judgement, job.seconds))
+            if verdict.unstable:
+                verdict = replace(verdict, choice=Choice())
+            choosing = job.copies > 0 and not verdict.unstable
+            yield Judged(number, verdict, final=not choosing)
+            if choosing:
+                signal.setitimer(signal.ITIMER_REAL, CHOICE_SECONDS)
+                choice = chooser.choose(sql, verdict.tables, job.copies)
+                yield Judged(number, replace(verdict, choice=choice), final=True)
     signal.setitimer(signal.ITIMER_REAL, 0)
+    chooser.close()
     probes.close()
     database.close()
 

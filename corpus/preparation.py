@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sqale_grpo.corpus.counter_choice import MOST as MOST_COPIES
 from sqale_grpo.corpus.demo import DemoShape
 from sqale_grpo.corpus.files import file_name, fingerprint
 from sqale_grpo.corpus.gold_worker import BUILD_SECONDS, Job
@@ -108,6 +109,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, int]]:
         *((f"  dropped: {reason}", n) for reason, n in summary["dropped"].items()),
         ("  kept with an empty gold result", summary["empty_gold"]),
         *((f"  kept but unstable: {cause}", n) for cause, n in summary["unstable"].items()),
+        *((f"  kept with fewer copies: {cause}", n) for cause, n in summary.get("missing_copies", {}).items()),
         ("  kept, tables found by SQLite because sqlglot could not parse", summary["tables_by_authorizer"]),
         ("databases", summary["databases"]),
     ]
@@ -115,7 +117,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, int]]:
 
 STAGING = "staging.work"
 PORTION = 200  # questions that a worker process gets at a time
-FORMAT = 1  # of the prepared folder; a change makes older folders be prepared anew
+FORMAT = 2  # of the prepared folder; a change makes older folders be prepared anew
 TRAIN_SECONDS = EVALUATION_SECONDS = 30.0  # the environment's time limits; what decides are the steps of a query
 
 
@@ -130,6 +132,7 @@ def prepare(
     seconds: float | None = None,
     max_rows: int | None = None,
     steps: int | None = None,
+    counter_databases: int = 0,
     seed: int = 42,
     shape: DemoShape | None = None,
     progress: bool = True,
@@ -138,9 +141,9 @@ def prepare(
 
     ``source`` is the folder that holds the corpus (docs/corpora.md has the layouts). ``limit`` is the number of
     questions read. ``workers`` processes run gold queries (default: one a CPU). A gold query may take ``steps`` and,
-    as a net above them, ``seconds``, and return ``max_rows`` rows (defaults: the environment's). ``seed`` and ``shape``
-    matter to the generated demo corpus alone. Idempotent and restartable. Raises CorpusError, and UserError for an old
-    SQLite.
+    as a net above them, ``seconds``, and return ``max_rows`` rows (defaults: the environment's).
+    ``counter_databases``: how many copies to choose for each question. ``seed`` and ``shape`` matter to the generated
+    demo corpus alone. Idempotent and restartable. Raises CorpusError, and UserError for an old SQLite.
     """
     check_sqlite(sqlite3.sqlite_version_info)
     out = Path(out)
@@ -150,6 +153,10 @@ def prepare(
             raise CorpusError(f"{option} is {value}: give a number above 0, or leave it out")
     seconds = seconds or (TRAIN_SECONDS if split == "train" else EVALUATION_SECONDS)
     key = {"format": FORMAT, "corpus": name, "split": split, "limit": limit, "seconds": seconds}
+    if not 0 <= counter_databases <= MOST_COPIES:
+        raise CorpusError(f"counter_databases is {counter_databases}: give 0 to {MOST_COPIES}")
+    if counter_databases:
+        key["counter_databases"] = counter_databases
     key["seed"] = seed if name == "demo" else None
     if max_rows not in (None, Limits.rows):
         key["max_rows"] = max_rows
@@ -210,7 +217,8 @@ def _jobs(source: Source, staging: Staging, out: Path, key: dict[str, Any]) -> I
         for start in range(0, len(questions), PORTION):
             portion = questions[start : start + PORTION]
             most, steps = key.get("max_rows", Limits.rows), key.get("steps", Limits.steps)
-            yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, start == 0, steps)
+            copies = key.get("counter_databases", 0)
+            yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, start == 0, steps, copies)
 
 
 def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +235,7 @@ def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
             f"the corpus {key['corpus']!r} is empty, no question is left of {summary['read']}: {why}"
             f" (see {out / DROPPED})"
         )
-    kept = (_index_row(staged, key["corpus"]) for staged in staging.questions(dropped=False))
+    kept = (_index_row(staged, key) for staged in staging.questions(dropped=False))
     write_parquet(out / INDEX, INDEX_SCHEMA, kept, GROUP)
     write_parquet(out / DATABASES, DATABASES_SCHEMA, staging.databases(), 10_000)
     write_whole(
@@ -247,11 +255,22 @@ def _dropped(staged: Staged) -> dict[str, str]:
     }
 
 
-def _index_row(staged: Staged, corpus: str) -> tuple:
+def _index_row(staged: Staged, key: dict[str, Any]) -> tuple:
     """A row in the order of INDEX_SCHEMA."""
     raw, verdict = staged.raw, staged.verdict
+    choice = verdict.choice
+    copies = (list(choice.seeds), list(choice.luck) if "counter_databases" in key else [])
     asked = (raw.question_id, raw.db_id, raw.phrasings, raw.evidence)
-    return (*asked, raw.gold_sql, verdict.tables, raw.difficulty, verdict.n_rows, verdict.unstable, corpus)
+    return (
+        *asked,
+        raw.gold_sql,
+        verdict.tables,
+        raw.difficulty,
+        verdict.n_rows,
+        verdict.unstable,
+        key["corpus"],
+        *copies,
+    )
 
 
 def _complete(out: Path, key: dict[str, Any]) -> bool:

@@ -1,7 +1,8 @@
 """A prepared corpus on disk: what training and evaluation read.
 
     DIR/index.parquet      a row a question: question_id, db_id, phrasings, evidence, gold_sql, gold_tables, difficulty,
-                           n_rows, unstable, corpus
+                           n_rows, unstable, corpus, copies (seeds of the question's counter-databases),
+                           luck (share of wrong mutants that are taken for right, with 0, 1 ... copies)
     DIR/databases.parquet  a row a database: db_id, tables, foreign_keys, rows, bytes
     DIR/databases/         the SQLite files
     DIR/dropped.jsonl      what was left out, and why
@@ -43,6 +44,8 @@ INDEX_SCHEMA = pa.schema(
         ("n_rows", pa.int32()),
         ("unstable", pa.string()),
         ("corpus", pa.string()),
+        ("copies", pa.list_(pa.int32())),
+        ("luck", pa.list_(pa.float32())),
     ]
 )
 DATABASES_SCHEMA = pa.schema(
@@ -95,6 +98,7 @@ class PreparedCorpus:
             gold_tables=tuple(row["gold_tables"]),
             difficulty=row["difficulty"],
             corpus=row["corpus"],
+            copies=tuple(row["copies"]),
         )
 
     def column(self, name: str) -> list[Any]:
@@ -109,6 +113,13 @@ class PreparedCorpus:
     def unstable(self) -> list[str]:
         """Why the gold result of each question is unstable (a cause of ``corpus.reasons``), or empty."""
         return self.column("unstable")
+
+    def luck(self, copies: int) -> list[float]:
+        """For each question the share of wrong mutants that are taken for right with ``copies`` counter-databases.
+
+        1 where that is not known: no copy could tell, or the corpus was prepared without them.
+        """
+        return [shares[min(copies, len(shares) - 1)] if shares else 1.0 for shares in self.column("luck")]
 
     def stable_indices(self) -> list[int]:
         """The numbers of the questions that training uses by default: those whose gold result is stable."""

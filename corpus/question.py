@@ -37,7 +37,10 @@ class RawQuestion:
 
 @dataclass(frozen=True)
 class Question:
-    """A prepared question: its gold SQL executes and reads ``gold_tables`` (base tables, as declared)."""
+    """A prepared question: its gold SQL executes and reads ``gold_tables`` (base tables, as declared).
+
+    ``copies``: seeds of its counter-databases.
+    """
 
     question_id: str
     db_id: str
@@ -47,6 +50,7 @@ class Question:
     gold_tables: tuple[str, ...]
     difficulty: str
     corpus: str
+    copies: tuple[int, ...] = ()
 
 
 DatabaseRecipe = Path | dict[str, Any]  # a SQLite file to link, or a schema row of SQaLe to build

@@ -18,5 +18,5 @@ RANDOM = "random"  # RANDOM() and its like
 CLOCK = "clock"  # CURRENT_DATE, date('now') and their like
 LIMIT_TIES = "limit_ties"  # rows that tie, or that no ORDER BY ranks, cut by LIMIT
 CONCAT_ORDER = "concat_order"  # group_concat and JSON arrays in the order of the scan
-TIE_ORDER = "tie_order"  # the same rows, but ORDER BY leaves the sequence of ties open
+TIE_ORDER = "tie_order"  # the same rows in another sequence, and which of them tie in ORDER BY cannot be known
 ROW_ORDER = "row_order"  # anything else that follows the order of the scan, such as a bare column of a group

@@ -32,6 +32,7 @@ from sqale_grpo.env.limits import Limits, SqlError
 from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.reward.compare import same_results
 from sqale_grpo.reward.statement import is_ordered
+from sqale_grpo.reward.ties import tie_sizes
 
 
 def tie_variants(sql: str, width: int) -> tuple[str, str] | None:
@@ -139,25 +140,26 @@ class Probes:
             time.monotonic() + seconds, max(Limits.rows, len(rows)), self._database.connection.limits["steps"]
         )
         ordered = is_ordered(sql)
+        ties = tie_sizes(sql, rows, partial(again.rows_or_none, self._database.connection)) if ordered else ()
         words = set(re.findall(r"\w+", fold_name(sql)))
         for kind, connection in self._circumstances(touched, () if words & ROWID_NAMES else judgement.verdict.tables):
             with suppress(SqlError):
                 others = again.rows(connection, sql)
-                if not same_results(rows, others, ordered):
+                if not same_results(rows, others, ordered, ties):
                     return kind or _order_cause(words, touched, tie=ordered and same_results(rows, others, False))
         with suppress(SqlError):
-            return self._tie_cause(sql, rows, ordered, again)
+            return self._tie_cause(sql, rows, ordered, ties, again)
         return ""
 
-    def _tie_cause(self, sql: str, rows: list[tuple], ordered: bool, again: "_Again") -> str:
+    def _tie_cause(self, sql: str, rows: list[tuple], ordered: bool, ties: tuple[int, ...], again: "_Again") -> str:
         variants = tie_variants(sql, len(rows[0])) if rows else None
         if variants is None:
             return ""
         connection = self._database.connection
         rising, falling = (again.rows(connection, variant) for variant in variants)
-        if same_results(rising, falling, ordered):
+        if same_results(rising, falling, ordered, ties):
             return ""
-        if not same_results(rows, again.rows(connection, rewritten(sql)), ordered):
+        if not same_results(rows, again.rows(connection, rewritten(sql)), ordered, ties):
             return ""  # sqlglot writes another meaning, so its variants prove nothing
         return reasons.TIE_ORDER if ordered and same_results(rising, falling, False) else reasons.LIMIT_TIES
 
@@ -206,6 +208,12 @@ class _Again:
         finally:
             connection.limits["steps"] = whole
             self.steps -= connection.steps
+
+    def rows_or_none(self, connection: GoldConnection, sql: str) -> list[tuple] | None:
+        """The rows, or None where the variant does not run."""
+        with suppress(SqlError):
+            return self.rows(connection, sql)
+        return None
 
 
 def reverse_scans(bare: sqlite3.Connection) -> None:

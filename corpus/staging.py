@@ -7,12 +7,12 @@ with the databases that have none.
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sqale_grpo.corpus import reasons
-from sqale_grpo.corpus.gold import Verdict
+from sqale_grpo.corpus.gold import Choice, Verdict
 from sqale_grpo.corpus.question import RawQuestion
 from sqale_grpo.corpus.workers import Result
 
@@ -21,12 +21,13 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, question_id TEXT, db_id TEXT, phrasings TEXT, evidence TEXT, gold_sql TEXT,
     difficulty TEXT, judged INTEGER, dropped TEXT, detail TEXT, gold_tables TEXT, n_rows INTEGER, unparsed INTEGER,
-    unstable TEXT);
+    unstable TEXT, choice TEXT);
 CREATE TABLE IF NOT EXISTS databases (
     db_id TEXT PRIMARY KEY, tables INTEGER, foreign_keys INTEGER, rows INTEGER, bytes INTEGER, error TEXT);
 """
 _JUDGE = (
-    "UPDATE questions SET judged = 1, dropped = ?, detail = ?, gold_tables = ?, n_rows = ?, unparsed = ?, unstable = ?"
+    "UPDATE questions SET judged = 1, dropped = ?, detail = ?, gold_tables = ?, n_rows = ?, unparsed = ?, unstable = ?,"
+    " choice = ?"
     " WHERE number = ?"
 )
 
@@ -75,7 +76,7 @@ class Staging:
         self._db.execute("BEGIN")
         self._db.execute("DELETE FROM questions")
         self._db.executemany(
-            "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', '[]', 0, 0, '')",
+            "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', '[]', 0, 0, '', '{}')",
             (_row(number, raw) for number, raw in enumerate(questions)),
         )
         self._db.execute("CREATE INDEX IF NOT EXISTS by_id ON questions (question_id)")
@@ -137,8 +138,9 @@ class Staging:
         for row in self._db.execute(query):
             _, question_id, db_id, phrasings, evidence, gold_sql, difficulty, _, reason, detail, tables, *rest = row
             raw = RawQuestion(question_id, db_id, tuple(json.loads(phrasings)), gold_sql, evidence, difficulty)
-            n_rows, unparsed, unstable = rest
-            yield Staged(raw, Verdict(reason, detail, tuple(json.loads(tables)), n_rows, bool(unparsed), unstable))
+            n_rows, unparsed, unstable, choice = rest
+            kept = Verdict(reason, detail, tuple(json.loads(tables)), n_rows, bool(unparsed), unstable, _choice(choice))
+            yield Staged(raw, kept)
 
     def summary(self) -> dict[str, Any]:
         """Counts: read, kept, dropped by reason, and what is notable about the kept ones."""
@@ -152,6 +154,7 @@ class Staging:
             "empty_gold": one[1] or 0,
             "tables_by_authorizer": one[2] or 0,
             "unstable": self._counts("unstable", f"{kept} AND unstable != ''"),
+            "missing_copies": self._counts("choice ->> 'missing'", f"{kept} AND choice ->> 'missing' != ''"),
         }
 
     def _counts(self, column: str, rows: str) -> dict[str, int]:
@@ -176,7 +179,15 @@ def _row(number: int, raw: RawQuestion) -> tuple:
 
 def _judged(number: int, v: Verdict) -> tuple:
     tables = json.dumps(v.tables, ensure_ascii=False)
-    return (v.dropped, v.detail, tables, v.n_rows, v.unparsed, v.unstable, number)
+    choice = json.dumps(asdict(v.choice) if v.choice != Choice() else {})
+    return (v.dropped, v.detail, tables, v.n_rows, v.unparsed, v.unstable, choice, number)
+
+
+def _choice(text: str) -> Choice:
+    found: dict[str, Any] = json.loads(text)
+    if not found:
+        return Choice()
+    return Choice(tuple(found["seeds"]), found["missing"], found["wrong"], tuple(found["paid"]))
 
 
 def _storable(text: str) -> str:

@@ -30,6 +30,7 @@ PROCESSES = 2
 BUILD = "build-policy"
 ROWS = (
     ("equivalent", "equivalent", "{:.1%}"),
+    ("robust", "right on copies too", "{:.1%}"),
     ("executable", "executable, wrong", "{:.1%}"),
     ("parsable", "parsable", "{:.1%}"),
     ("invalid", "invalid", "{:.1%}"),
@@ -75,6 +76,8 @@ def show(console: Console, summary: dict[str, Any]) -> None:
     for column in ("", "before", "after"):
         table.add_column(column, justify="left" if not column else "right")
     for key, label, form in ROWS:
+        if key == "robust" and before[key] is after[key] is None:
+            continue
         table.add_row(label, *(form.format(side[key]) if side[key] is not None else "–" for side in (before, after)))
     for name in sorted(set(before["ended_by"]) | set(after["ended_by"])):
         table.add_row(f"ended by {name}", *(f"{side['ended_by'].get(name, 0):.1%}" for side in (before, after)))

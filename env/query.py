@@ -39,10 +39,18 @@ class Connection:
     ``reads`` and ``functions``: what the authorizer saw in the last statement; ``authorizer``: its callback.
     """
 
-    def __init__(self, uri: str, limits: dict[str, Any], lock_seconds: float = 0.0, held: bool = False) -> None:
+    def __init__(
+        self,
+        uri: str,
+        limits: dict[str, Any],
+        lock_seconds: float = 0.0,
+        held: bool = False,
+        opened: sqlite3.Connection | None = None,
+    ) -> None:
         """``lock_seconds``: how long to wait for a program that writes the file; 0: nobody does.
 
         ``held``: with functions ``printf`` and ``format`` that look at their widths first (``env.formats``).
+        ``opened``: a connection to take instead of opening ``uri``.
         """
         self.uri, self.lock_seconds = uri, lock_seconds
         self.limits = limits
@@ -58,7 +66,7 @@ class Connection:
         self.reads: set[str] = set()
         self.functions: set[str] = set()
         # No statement cache: sqlite_stmt would list it, and the authorizer is asked only while a statement is compiled.
-        self.sqlite = sqlite3.connect(uri, lock_seconds, uri=True, isolation_level=None, cached_statements=0)
+        self.sqlite = opened or sqlite3.connect(uri, lock_seconds, uri=True, isolation_level=None, cached_statements=0)
         try:
             self._prepare()
         except BaseException:

@@ -11,6 +11,7 @@ from sqale_grpo.evaluate.figures import NOTHING, figure
 from sqale_grpo.evaluate.table_data import (
     Table,
     accuracy_and_recall,
+    accuracy_cell,
     benchmark_name,
     by_policy_and_size,
     card_name,
@@ -27,6 +28,7 @@ LITERAL_METRICS = {
     "unstated_literals_used": "not stated, used",
     "unstated_literals_used_of_seen": "… of those looked up",
 }
+BESIDE = {"equivalent": "", "robust": ", robust", "official": ", its own verdict"}
 COMPUTE_METRICS = {
     "processed_tokens": (",.0f", "tokens, each once"),
     "reprocessed_tokens": (",.0f", "tokens, context again each turn"),
@@ -36,12 +38,19 @@ COMPUTE_METRICS = {
 
 
 def benchmark_table(evaluations: Sequence[Evaluation]) -> Table:
-    """Execution accuracy by policy and benchmark (card: "Evaluation"); a benchmark's official verdict beside ours."""
+    """Execution accuracy by policy and benchmark (card: "Evaluation").
+
+    Beside ours, where known, the share that is right on counter-databases too, and the benchmark's own verdict.
+    """
     size = largest_size(evaluations)
     names = benchmarks(select(evaluations, schema=size))
-    official = [name for name in names if _has_official(select(evaluations, benchmark=name, schema=size))]
-    columns = [(name, metric) for name in names for metric in ("equivalent", "official")[: 1 + (name in official)]]
-    heads = [benchmark_name(name) + (", its own verdict" if metric == "official" else "") for name, metric in columns]
+    columns = [
+        (name, metric)
+        for name in names
+        for metric in BESIDE
+        if metric == "equivalent" or _has(select(evaluations, benchmark=name, schema=size), metric)
+    ]
+    heads = [benchmark_name(name) + BESIDE[metric] for name, metric in columns]
     table = Table("benchmarks", f"Execution accuracy (%), {size_name(size).lower()}", ["Policy", *heads])
     for policy in policies(select(evaluations, schema=size)):
         mine = select(evaluations, policy, schema=size)
@@ -58,8 +67,8 @@ def benchmark_table(evaluations: Sequence[Evaluation]) -> Table:
     return table
 
 
-def _has_official(evaluations: Sequence[Evaluation]) -> bool:
-    return any(row["official"] is not None for each in evaluations for row in each.rows)
+def _has(evaluations: Sequence[Evaluation], metric: str) -> bool:
+    return any(row[metric] is not None for each in evaluations for row in each.rows)
 
 
 def schema_size_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
@@ -119,12 +128,12 @@ def compute_table(evaluations: Sequence[Evaluation], benchmark: str, difficulty:
     table = Table(f"compute_{benchmark}" + (difficulty and f"_{difficulty}"), title, head)
     for labels, here in by_policy_and_size(mine):
         card = _card_compute(here, difficulty)
-        accuracy = figure(here, "equivalent", difficulty, card and card[0])
+        accuracy = accuracy_cell(table, here, card and card[0], difficulty)
         figures = {name: figure(here, name, difficulty) for name in COMPUTE_METRICS}
         parameters = next((each.parameters for each in here if each.parameters), None)
         cells = [figures[name].text(1.0, form) for name, (form, _) in COMPUTE_METRICS.items()]
-        table.add(labels, [f"{parameters:,.0f}" if parameters else NOTHING, accuracy.text(), *cells])
-        table.figures += [accuracy, *figures.values()]
+        table.add(labels, [f"{parameters:,.0f}" if parameters else NOTHING, accuracy, *cells])
+        table.figures += figures.values()
         if card:
             known = [f"{card[2]:,.0f}", f"{card[0]:.1f}", NOTHING, NOTHING, NOTHING, f"{card[1]:,.0f}"]
             table.add([f"… published: {card_name(here)}", ""], known)

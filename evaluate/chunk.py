@@ -23,7 +23,7 @@ from sqale_grpo.env.text import fold_name
 from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.literals import count_literals
 from sqale_grpo.evaluate.records import TokenCounts
-from sqale_grpo.reward import GoldError, Outcome, bird_verdict, ehrsql_verdict, with_agreement
+from sqale_grpo.reward import GoldError, Outcome, bird_verdict, ehrsql_verdict, regardless_of_copies, with_agreement
 from sqale_grpo.reward.score import gold_result, result_classes
 from sqale_grpo.rollout.group import Group
 from sqale_grpo.rollout.play import EpisodeJob, EpisodeSettings, OpenEpisode, open_episodes, score_episode
@@ -148,15 +148,17 @@ def _score(each: OpenEpisode, settings: EpisodeSettings) -> tuple[Outcome, dict[
     group, episode = each.group, each.episode
     assert episode.finished is not None
     try:
-        outcome = score_episode(group, episode, settings)
-        if outcome.tier == "void":
-            return Failure(f"the machine failed: {outcome.message}")
+        judged = score_episode(group, episode, settings)
+        if judged.tier == "void":
+            return Failure(f"the machine failed: {judged.message}")
         columns = gold_columns(group, episode.finished.sql, settings.gold_seconds)
     except GoldError as error:
         return Failure(f"the gold query did not run: {error}")
     except SqlError as error:
         return Failure(f"the answer could not be judged: {error}")
-    return outcome, {**columns, **episode_metrics(group.question, episode, settings.evidence)}
+    robust = judged.tier == "equivalent" if settings.counter_databases else None
+    columns = {"robust": robust, **columns, **episode_metrics(group.question, episode, settings.evidence)}
+    return regardless_of_copies(judged), columns
 
 
 def episode_facts(each: OpenEpisode) -> dict[str, Any]:
@@ -192,5 +194,6 @@ def outcome_columns(outcome: Outcome) -> dict[str, Any]:
         "join_share": outcome.join_share,
         "agrees": outcome.agrees,
         "error": outcome.error,
+        "copy": outcome.copy,
         "message": outcome.message,
     }

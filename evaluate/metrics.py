@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from sqale_grpo.evaluate.intervals import Interval, Part, bootstrap_seeds, paired_difference, ratio, wilson
+from sqale_grpo.evaluate.intervals import Interval, Part, paired_difference, ratio, seeds_interval, wilson
 
 Row = dict[str, Any]
 TIERS = ("equivalent", "executable", "parsable", "invalid")
@@ -40,6 +40,7 @@ def _equals(column: str, value: str) -> Metric:
 
 METRICS: dict[str, Metric] = {
     **{tier: _equals("tier", tier) for tier in TIERS},
+    "robust": Metric(lambda row: bool(row["robust"]), lambda row: row["robust"] is not None, rate=True),
     "official": Metric(lambda row: bool(row["official"]), lambda row: row["official"] is not None, rate=True),
     "reward": Metric(_column("reward")),
     "table_recall": Metric(_column("recall"), rate=True),
@@ -61,7 +62,7 @@ METRICS: dict[str, Metric] = {
 }
 # TFLOPs a question: 2 x parameters x tokens, every token once or each turn's whole context again.
 TFLOPS = {"tflops": "processed_tokens", "tflops_reprocessed": "reprocessed_tokens"}
-OF_DIFFICULTY = ("equivalent", "table_recall", "processed_tokens", "reprocessed_tokens")
+OF_DIFFICULTY = ("equivalent", "robust", "table_recall", "processed_tokens", "reprocessed_tokens")
 
 
 def summarize(rows: Sequence[Row], parameters: float | None = None) -> dict[str, Any]:
@@ -157,13 +158,13 @@ def metric_value(seeds: Sequence[Sequence[Row]], metric: Metric) -> float | None
 def metric_interval(seeds: Sequence[Sequence[Row]], metric: Metric) -> Interval | None:
     """95% interval of ``metric_value``, over questions and, of several seeds, over seeds too."""
     parts = [metric_parts(rows, metric) for rows in seeds]
-    return rate_interval(parts) if metric.rate else bootstrap_seeds(parts)
+    return rate_interval(parts) if metric.rate else seeds_interval(parts)
 
 
 def rate_interval(seeds: Sequence[Sequence[Part]]) -> Interval | None:
-    """95% interval of a rate: Wilson's where each question counts once, else the bootstrap.
+    """95% interval of a rate: Wilson's where each question counts once, else that over seeds and questions.
 
-    Where all is right, or nothing, a bootstrap has nothing to vary: there it is Wilson's over the questions.
+    Where all is right, or nothing, there is nothing that varies: there it is Wilson's over the questions.
     """
     parts = [part for seed in seeds for part in seed if part[2]]
     questions = len({question for question, _, _ in parts})
@@ -174,19 +175,30 @@ def rate_interval(seeds: Sequence[Sequence[Part]]) -> Interval | None:
         return wilson(questions if right else 0, questions)
     if len(seeds) == 1 and weight == len(parts) == questions and right == round(right):
         return wilson(round(right), questions)
-    found = bootstrap_seeds(seeds)  # scaled deviations of few seeds may leave what a rate can be
+    found = seeds_interval(seeds)  # that over few seeds may leave what a rate can be
     return found and (max(0.0, found[0]), min(1.0, found[1]))
 
 
 def several_candidates(groups: dict[str, list[Row]], k: int) -> dict[str, list[Part]]:
-    """pass@1, 2, 4 ... k and majority@k of questions with ``k`` candidates or more: parts by question."""
+    """pass@1, 2, 4 ... k and majority@k of questions with ``k`` candidates or more: parts by question.
+
+    Also for answers that are right on counter-databases too, where all were looked at.
+    """
     steps = sorted({*(2**i for i in range(k.bit_length()) if 2**i <= k), k})
-    found = {
-        f"pass@{step}": [(q, pass_at(len(rows), _equivalent(rows), step), 1.0) for q, rows in groups.items()]
-        for step in steps
-    }
-    # The first k of each: who answered more often has no larger vote.
-    return {**found, f"majority@{k}": [(q, majority(rows[:k]), 1.0) for q, rows in groups.items()]}
+    found: dict[str, list[Part]] = {}
+    robust = all(row["robust"] is not None for rows in groups.values() for row in rows)
+    for name, right in (("", _equivalent), ("robust ", _robust))[: 1 + robust]:
+        found |= {
+            f"{name}pass@{step}": [(q, pass_at(len(rows), right(rows), step), 1.0) for q, rows in groups.items()]
+            for step in steps
+        }
+        if not name:  # the first k of each: who answered more often has no larger vote
+            found[f"majority@{k}"] = [(q, majority(rows[:k]), 1.0) for q, rows in groups.items()]
+    return found
+
+
+def _robust(rows: Sequence[Row]) -> int:
+    return sum(bool(row["robust"]) for row in rows)
 
 
 def pass_at(n: int, right: int, k: int) -> float:
@@ -218,7 +230,7 @@ def run_difference(before: Sequence[Row], after: Sequence[Row], metric: str = "e
     refuse_other_questions(left, right)
     means = [[ratio(metric_parts(side[q], METRICS[metric])) for q in left] for side in (left, right)]
     pairs = [(a, b) for a, b in zip(*means, strict=True) if a is not None and b is not None]
-    return paired_difference([a for a, _ in pairs], [b for _, b in pairs])
+    return paired_difference([a for a, _ in pairs], [b for _, b in pairs], METRICS[metric].rate)
 
 
 def refuse_other_questions(before: Collection[str], after: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, seeds_of, sizes
 from sqale_grpo.evaluate.figures import NOTHING, Figure, figure
-from sqale_grpo.evaluate.intervals import Interval, Part, bootstrap_difference, ratio
+from sqale_grpo.evaluate.intervals import Interval, Part, ratio, seeds_difference
 from sqale_grpo.evaluate.metrics import (
     METRICS,
     by_question,
@@ -146,7 +146,7 @@ def difference(before: Sequence[Evaluation], after: Sequence[Evaluation], metric
         start, end = (metric_value(seeds, METRICS[metric]) for seeds in (first, second))
         value = None if start is None or end is None else end - start
         parts = [[metric_parts(rows, METRICS[metric]) for rows in seeds] for seeds in (first, second)]
-        interval = bootstrap_difference(parts[0], parts[1])
+        interval = seeds_difference(parts[0], parts[1])
     low, high = interval or (None, None)
     a, b = before[0], after[0]
     missing = tuple(each.state for each in (*before, *after) if each.state != "finished")
@@ -185,11 +185,16 @@ def differences_table(evaluations: Sequence[Evaluation], most: int = 15) -> Tabl
 def _add_difference(table: Table, before: Sequence[Evaluation], after: Sequence[Evaluation]) -> None:
     label = f"{after[0].policy} - {before[0].policy}"
     where = [benchmark_name(after[0].benchmark), size_name(after[0].schema)]
+    metrics = ["equivalent"]
+    if all(row["robust"] is not None for each in (*before, *after) for row in each.rows):
+        metrics.append("robust")
     try:
-        found = difference(before, after)
+        found = [difference(before, after, metric) for metric in metrics]
     except ValueError as error:
         table.add([label, *where], [NOTHING, NOTHING])
         table.notes.append(f"{label}, {', '.join(where)}: {error}.")
         return
-    table.add([label, *where], [found.text(), str(found.n)])
-    table.figures.append(found)
+    for each in found:
+        name = label if each.metric == "equivalent" else f"{label}, {each.metric}"
+        table.add([name, *where], [each.text(), str(each.n)])
+        table.figures.append(each)

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     read_prompts(config.env.prompts)
     if not options.dry_run:
-        check_prepared(config.corpus, config.corpus.split, config.env.query_seconds)
+        check_prepared(config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases)
     config = with_names(config, resolve_model(config))
     folder = evaluation_folder(config)
     check_folder(config, folder)
@@ -58,13 +58,15 @@ def resolve_model(config: EvaluationConfig) -> str:
 
 def plan_text(config: EvaluationConfig, folder: Path) -> str:
     """What the evaluation would do, in lines."""
-    place = split_folder(config.corpus, config.corpus.split, config.env.query_seconds)
+    place = split_folder(config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases)
     if (place / MARKER).exists():
         corpus = f"{len(open_prepared(place)):,} questions in {place}"
     elif config.corpus.source is not None or config.corpus.name == DEMO:
         corpus = f"{place} is not there yet; it is prepared from {config.corpus.source or 'the generator'}"
     else:
-        command = split_command(config.corpus, config.corpus.split, config.env.query_seconds)
+        command = split_command(
+            config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases
+        )
         corpus = f"{place} is not there yet; prepare it first:\n  {command}"
     episodes = config.questions * config.candidates
     most = episodes * config.sampling.max_episode_tokens

@@ -36,9 +36,9 @@ EVALUATION_COLUMNS = {
     "literals_used": pa.int32(),  # literals that the answer holds
     "unstated_used": pa.int32(),
     "official": pa.bool_(),  # the benchmark's own verdict; null where it has none
+    "robust": pa.bool_(),  # right on the question's database and on its copies; null where no copies were looked at
     "gold_empty": pa.bool_(),  # the gold result has no rows
     "result_class": pa.int32(),  # equal for candidates of a question with equal results; null: the answer did not run
-    "message": pa.string(),  # what differs from the gold result first, or the error's text
     "processed_tokens": pa.int64(),
     "reprocessed_tokens": pa.int64(),
 }

@@ -86,7 +86,8 @@ def run_evaluation(
             save_config(dataclasses.replace(saved, group=config.group), folder / CONFIG)
         console.print(f"{folder} is finished", highlight=False, soft_wrap=True)
         return folder
-    corpus = open_split(config.corpus, config.corpus.split, config.env.query_seconds, config.env)
+    copies = config.reward.counter_databases
+    corpus = open_split(config.corpus, config.corpus.split, config.env.query_seconds, config.env, copies)
     chosen = choose_questions(corpus, config.questions, config.seed, config.corpus.difficulties)
     if all(corpus.unstable()[index] for index in chosen):
         raise ConfigError(

@@ -143,8 +143,22 @@ def by_policy_and_size(evaluations: Sequence[Evaluation]) -> list[tuple[list[str
 def accuracy_and_recall(
     table: Table, here: Sequence[Evaluation], known: published.Published | None = None, difficulty: str = ""
 ) -> str:
-    """A cell with both; their figures are added to the table."""
-    accuracy = figure(here, "equivalent", difficulty, known.accuracy if known else None)
+    """A cell with both, and the robust accuracy where it was looked at; their figures are added to the table."""
     recall = figure(here, "table_recall", difficulty, known.recall if known else None)
-    table.figures += [accuracy, recall]
-    return accuracy.text(beside=NOTHING if recall.value is None else f"({recall.value * 100:.1f})")
+    beside = NOTHING if recall.value is None else f"({recall.value * 100:.1f})"
+    text = accuracy_cell(table, here, known.accuracy if known else None, difficulty, beside)
+    table.figures.append(recall)
+    return text
+
+
+def accuracy_cell(
+    table: Table, here: Sequence[Evaluation], known: float | None = None, difficulty: str = "", beside: str = ""
+) -> str:
+    """A cell with the accuracy, and the robust one where it was looked at; their figures are added to the table."""
+    accuracy, robust = figure(here, "equivalent", difficulty, known), figure(here, "robust", difficulty)
+    table.figures.append(accuracy)
+    text = accuracy.text(beside=beside)
+    if robust.value is None:
+        return text
+    table.figures.append(robust)
+    return f"{text}; robust {robust.text()}"

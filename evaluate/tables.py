@@ -51,7 +51,8 @@ __all__ = [
 ]
 
 NOTE = (
-    "Brackets []: 95% intervals; Wilson's for one policy, a bootstrap over questions and seeds for several seeds. "
+    "Brackets []: 95% intervals; Wilson's for one policy, Student's t over seeds and questions for several seeds. "
+    "Robust: right on the benchmark's database and on changed copies of it. "
     "†: not all evaluations of the policy are finished; the others are in no mean."
 )
 

@@ -24,6 +24,7 @@ METRICS = {
     "executable": "executable, wrong",
     "parsable": "parsable",
     "invalid": "invalid",
+    "robust": "right on copies too",
     "official": "benchmark's own verdict",
     "reward": "reward",
     "table_recall": "every gold table opened",

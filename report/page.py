@@ -159,7 +159,7 @@ def _corpus(folder: RunFolder | EvaluationFolder) -> Path | None:
         return None
     corpus, config = folder.config.corpus, folder.config
     seconds = gold_limit(config, corpus.split) if isinstance(config, Config) else config.env.query_seconds
-    return split_folder(corpus, corpus.split, seconds)
+    return split_folder(corpus, corpus.split, seconds, config.reward.counter_databases)
 
 
 def _card(run: RunFolder, curves: Curves) -> dict[str, Any]:

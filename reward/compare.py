@@ -1,7 +1,8 @@
 """Result comparison: rows as a multiset or as a sequence, values by SQLite's types, numbers within a tolerance.
 
-Rules (ours, where the card says only "matches"): integers equal integers exactly; where one side is a real, a
-relative difference of 1e-6 or an absolute one of 1e-12 is allowed; text, blobs and NULL equal themselves. Columns
+Rules (ours, where the card says only "matches"): rows that tie in the gold query's ORDER BY have no order among
+themselves; integers equal integers exactly; where one side is a real, a
+relative difference of 1e-9 or an absolute one of 1e-12 is allowed; text, blobs and NULL equal themselves. Columns
 count by position, not by name. Exact comparison comes first and is linear; ``reward.matching`` is asked only where
 reals leave rows unmatched.
 """
@@ -9,13 +10,12 @@ reals leave rows unmatched.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 from sqale_grpo.env.sandbox import QueryResult
 from sqale_grpo.reward.matching import Match, match_near
+from sqale_grpo.reward.tolerance import same_value
 
-RELATIVE, ABSOLUTE = 1e-6, 1e-12
 CELL_CHARS, ROW_CHARS = 40, 160
 
 Row = tuple[Any, ...]
@@ -30,31 +30,24 @@ class Comparison:
     difference: str | None
 
 
-def same_value(a: Any, b: Any) -> bool:
-    """Are two values of results equal? The relation is symmetric, but not transitive."""
-    if a == b:
-        return True
-    kinds = {type(a), type(b)}
-    if float not in kinds or not kinds <= {int, float}:
-        return False
-    gap = abs(a - b)
-    return gap < inf and gap <= max(RELATIVE * max(abs(a), abs(b)), ABSOLUTE)
-
-
 def same_row(a: Row, b: Row) -> bool:
     """Are two rows of one width equal, value by value?"""
     return a == b or all(map(same_value, a, b))
 
 
-def compare(prediction: QueryResult, gold: QueryResult, ordered: bool) -> Comparison:
-    """Compare an answer's rows with the gold query's; ``ordered``: the gold query fixes their order."""
+def compare(prediction: QueryResult, gold: QueryResult, ordered: bool, ties: Sequence[int] = ()) -> Comparison:
+    """Compare an answer's rows with the gold query's; ``ordered``: the gold query fixes their order.
+
+    ``ties``: sizes of the groups of gold rows with equal order keys, whose order among themselves is free; () where
+    every row is a group of its own.
+    """
     ours, width = prediction.rows, len(prediction.columns)
     theirs, gold_width = gold.rows, len(gold.columns)
     if width != gold_width:
         return Comparison(False, 0.0, f"{counted(width, 'column')}, the gold result has {gold_width}")
     if ours == theirs:
         return Comparison(True, 1.0, None)
-    wrong = first_out_of_order(ours, theirs) if ordered and len(ours) == len(theirs) else None
+    wrong = first_out_of_order(ours, theirs, ties) if ordered and len(ours) == len(theirs) else None
     if ordered and len(ours) == len(theirs) and wrong is None:
         return Comparison(True, 1.0, None)
     match = match_rows(ours, theirs)
@@ -79,19 +72,27 @@ def match_rows(left: Sequence[Row], right: Sequence[Row]) -> Match:
     return Match(size, surplus(left_counts, right_counts), surplus(right_counts, left_counts))
 
 
-def same_results(left: Sequence[Row], right: Sequence[Row], ordered: bool) -> bool:
-    """Are two results of one width equal, as sequences or as multisets?"""
+def same_results(left: Sequence[Row], right: Sequence[Row], ordered: bool, ties: Sequence[int] = ()) -> bool:
+    """Are two results of one width equal, as sequences (of groups of tied rows) or as multisets?"""
     if len(left) != len(right):
         return False
     if ordered:
-        return first_out_of_order(left, right) is None
+        return first_out_of_order(left, right, ties) is None
     return match_rows(left, right).size == len(left)
 
 
-def first_out_of_order(left: Sequence[Row], right: Sequence[Row]) -> int | None:
-    """Index of the first row that differs from its counterpart in a result of the same length."""
-    pairs = zip(left, right, strict=True)
-    return next((index for index, (a, b) in enumerate(pairs) if not same_row(a, b)), None)
+def first_out_of_order(left: Sequence[Row], right: Sequence[Row], ties: Sequence[int] = ()) -> int | None:
+    """Index of the first row, or group of tied rows, that differs from its counterpart in a result of one length."""
+    if not ties:
+        pairs = zip(left, right, strict=True)
+        return next((index for index, (a, b) in enumerate(pairs) if not same_row(a, b)), None)
+    start = 0
+    for size in ties:
+        end = start + size
+        if left[start:end] != right[start:end] and match_rows(left[start:end], right[start:end]).size < size:
+            return start
+        start = end
+    return None
 
 
 def float_columns(*results: Sequence[Row]) -> list[int]:

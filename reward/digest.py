@@ -14,13 +14,14 @@ from math import floor, frexp, isfinite, ldexp
 from typing import Any, NamedTuple
 
 from sqale_grpo.env.sandbox import QueryResult
-from sqale_grpo.reward.compare import ABSOLUTE, same_results
+from sqale_grpo.reward.compare import same_results
+from sqale_grpo.reward.tolerance import ABSOLUTE
 
 Row = tuple[Any, ...]
 
 KEPT_CELLS = 2_048
 KEPT_CHARS = 24  # longer text and blobs are kept as their hash
-GRID_BITS = 21  # two reals in one cell differ by less than 2**-20 of themselves, which the comparator allows
+GRID_BITS = 32  # two reals in one cell differ by less than 2**-31 of themselves; the comparator allows twice that
 
 WHOLE = 2.0**40  # beyond it, rounding noise may reach the next whole number
 
@@ -33,7 +34,7 @@ class Grid(NamedTuple):
     snap: float
 
 
-NEAREST, BELOW = Grid(0.5, ABSOLUTE / 2, 1e-9), Grid(0.25, ABSOLUTE / 4, 3e-10)
+NEAREST, BELOW = Grid(0.5, ABSOLUTE / 2, 2e-10), Grid(0.25, ABSOLUTE / 4, 6e-11)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.pool import WorkerPool
 from sqale_grpo.env.sandbox import Limits, QueryResult, Sandbox, SqlError
 from sqale_grpo.reward.statement import is_ordered
+from sqale_grpo.reward.ties import tie_sizes
 
 
 class GoldError(UserError):
@@ -33,10 +35,14 @@ class GoldError(UserError):
 
 @dataclass(frozen=True)
 class Gold:
-    """What candidates are compared with; ``ordered``: as a sequence, since the gold query orders its rows."""
+    """What candidates are compared with; ``ordered``: as a sequence, since the gold query orders its rows.
+
+    ``ties``: sizes of the groups of rows with equal order keys, in order; () where each row is a group of its own.
+    """
 
     result: QueryResult
     ordered: bool
+    ties: tuple[int, ...] = ()
 
 
 class GoldResults:
@@ -109,9 +115,20 @@ def run_gold(sql: str, database: Path, limits: Limits, pool: WorkerPool | None, 
     """Run a gold query on a fresh connection, which no policy's query has touched."""
     with Sandbox(database, limits, pool, immutable) as sandbox:
         try:
-            return Gold(sandbox.execute(sql), is_ordered(sql))
+            result = sandbox.execute(sql)
         except SqlError as error:
             raise GoldError(sql, database, error) from error
+        ordered = is_ordered(sql)
+        ties = tie_sizes(sql, result.rows, partial(rows_of, sandbox)) if ordered else ()
+        return Gold(result, ordered, ties)
+
+
+def rows_of(sandbox: Sandbox, sql: str) -> list[tuple] | None:
+    """The rows of a query, or None where it does not run."""
+    try:
+        return sandbox.execute(sql).rows
+    except SqlError:
+        return None
 
 
 def file_state(database: Path) -> tuple[Any, ...]:

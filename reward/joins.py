@@ -1,6 +1,7 @@
 """Join share: how many of a query's joins follow a declared foreign key.
 
-The card gives the name only; the rule is ours. Every SELECT of a statement with n sources in its FROM has n - 1 joins.
+The card gives the name only; the rule is ours. Every SELECT that a statement's result can depend on (``reward.unread``)
+has n - 1 joins for the n sources in its FROM.
 A key is followed between two sources where all its column pairs stand as ``child.col = parent.col`` among the
 top-level AND conjuncts of ON and WHERE, or come from USING or NATURAL. The joins along keys are the links of the
 forest that these keys span, so the order in which the sources are written does not matter. Views, derived tables,

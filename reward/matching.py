@@ -14,6 +14,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
+from sqale_grpo.reward.tolerance import ABSOLUTE, RELATIVE
+
 Row = tuple[Any, ...]
 Same = Callable[[Any, Any], bool]
 
@@ -211,7 +213,7 @@ class Augmenting:
     def window(self, i: int) -> tuple[int, int]:
         """Right classes whose first number may equal the left class': a range of indices."""
         value = float(self.left[i].numbers[0])
-        reach = max(abs(value) * 1.1e-6, 2e-12)
+        reach = max(abs(value) * 1.1 * RELATIVE, 2 * ABSOLUTE)
         return bisect_left(self.firsts, value - reach), bisect_right(self.firsts, value + reach)
 
     def equal(self, i: int, j: int) -> bool:

@@ -1,8 +1,9 @@
 """What an answer is worth: four tiers, from the model card.
 
 equivalent 3.0: the result matches the gold result. executable 1.0 + 0.9 F1 + 0.1 join share + 0.1 agreement: it runs
-with another result. parsable 0.5: SQLite's parser accepts it. invalid 0.0: the rest. The best wrong answer earns 2.1.
-void: the machine failed, so that nothing can be said of the answer; it has no reward (our addition).
+with another result, or matches by luck (``reward.copies``; F1 is then that on the copy). parsable 0.5: SQLite's parser
+accepts it. invalid 0.0: the rest. The best wrong answer earns 2.1. void: the machine failed, so that nothing can be
+said of the answer; it has no reward (our addition).
 
 A candidate is scored by itself, anywhere; agreement, the one part that depends on the group, is added afterwards from
 digests (``with_agreement``), so the members of a group may have been scored in different processes.
@@ -20,6 +21,7 @@ from sqale_grpo.env.limits import Kind
 from sqale_grpo.env.sandbox import QueryResult, Sandbox, SqlError
 from sqale_grpo.env.syntax import tokens
 from sqale_grpo.reward.compare import compare
+from sqale_grpo.reward.copies import Copies
 from sqale_grpo.reward.digest import Digest, digest, same_digest
 from sqale_grpo.reward.gold import Gold, GoldError, gold_results
 from sqale_grpo.reward.joins import join_share
@@ -28,8 +30,8 @@ Tier = Literal["equivalent", "executable", "parsable", "invalid", "void"]
 
 EQUIVALENT, PARSABLE, INVALID = 3.0, 0.5, 0.0
 BASE, F1_WEIGHT, JOIN_WEIGHT, AGREEMENT_WEIGHT = 1.0, 0.9, 0.1, 0.1
-# Rewards are whole numbers of this step. Eight of them add up exactly in float32, so equal rewards have a mean equal to
-# themselves and advantages of exactly 0; the formula's value moves by less than 5e-7.
+# Rewards are whole numbers of this step, so that equal ones are equal to the last bit, in float32 too; the formula's
+# value moves by less than 5e-7.
 STEP = 2.0**-20
 BEST_WRONG = int(2.1 / STEP) * STEP
 GOLD_SECONDS = 30.0
@@ -55,7 +57,8 @@ class Outcome:
     ``f1`` and ``join_share`` are None where nothing executed. ``agrees``: its result is (one of) the group's most
     common, two or more candidates having it; False until ``with_agreement``. ``error``: kind of the SqlError, None
     where the query ran. ``message``: the error's text, or what differs from the gold result first. ``digest``: the
-    result in bounded size, for agreement.
+    result in bounded size, for agreement. ``copy``: the counter-database (its seed) on which an answer fell that is
+    right on the question's own database; ``message`` then says what differs there.
     """
 
     tier: Tier
@@ -66,6 +69,12 @@ class Outcome:
     error: Kind | None = None
     message: str | None = None
     digest: Digest | None = None
+    copy: int | None = None
+
+    @property
+    def lucky(self) -> bool:
+        """Right on the question's own database, but not on its counter-databases."""
+        return self.copy is not None
 
 
 def score_candidate(
@@ -76,16 +85,18 @@ def score_candidate(
     *,
     gold_seconds: float = GOLD_SECONDS,
     question_id: str = "",
+    copies: Copies | None = None,
 ) -> Outcome:
     """Score one answer, without regard to its group.
 
     ``prediction`` None: the policy gave none. ``sandbox``: where it runs, under that sandbox' limits; by default one on
-    ``database`` with the default limits. The gold query runs beside it, for up to ``gold_seconds``, and only once for
-    all candidates. Raises GoldError where it does not run; ``question_id`` is for its message.
+    ``database`` with the default limits. ``copies``: counter-databases on which it must be right too. The gold query
+    runs beside it, for up to ``gold_seconds``, and only once for all candidates. Raises GoldError where it does not
+    run; ``question_id`` is for its message.
     """
     with nullcontext(sandbox) if sandbox else Sandbox(database) as box:
         gold = gold_result(gold_sql, database, box, gold_seconds, question_id)
-        return judge(prediction, gold, box)
+        return judge(prediction, gold, box, copies)
 
 
 def score_group(
@@ -95,11 +106,12 @@ def score_group(
     sandbox: Sandbox | None = None,
     *,
     gold_seconds: float = GOLD_SECONDS,
+    copies: Copies | None = None,
 ) -> list[Outcome]:
-    """Score all answers to one question, in order, agreement included. Raises GoldError like ``score_candidate``."""
+    """Score all answers to one question, in order, agreement included. Else as ``score_candidate``."""
     with nullcontext(sandbox) if sandbox else Sandbox(database) as box:
         gold = gold_result(question.gold_sql, database, box, gold_seconds, question.question_id)
-        return with_agreement([judge(prediction, gold, box) for prediction in predictions])
+        return with_agreement([judge(prediction, gold, box, copies) for prediction in predictions])
 
 
 def with_agreement(outcomes: Iterable[Outcome]) -> list[Outcome]:
@@ -151,7 +163,7 @@ def gold_result(sql: str, database: str | Path, sandbox: Sandbox, seconds: float
         raise GoldError(error.sql, error.database, error.error, question_id) from error.error
 
 
-def judge(prediction: str | None, gold: Gold, sandbox: Sandbox) -> Outcome:
+def judge(prediction: str | None, gold: Gold, sandbox: Sandbox, copies: Copies | None = None) -> Outcome:
     """Run an answer and compare it with the gold result; agreement is left open."""
     if prediction is None:
         return Outcome("invalid", INVALID, message="no answer")
@@ -162,15 +174,31 @@ def judge(prediction: str | None, gold: Gold, sandbox: Sandbox) -> Outcome:
         return failed(prediction, error, sandbox)
     except OSError as error:  # the schema could not be read
         return void(str(error))
-    compared = compare(result, gold.result, gold.ordered)
+    compared = compare(result, gold.result, gold.ordered, gold.ties)
+    # Right answers that break the gold's ties in different ways are one result: each votes for the gold's rows.
+    voted = gold.result if compared.equivalent and gold.ties else result
+    try:
+        fall = copies.fall(prediction, result.tables) if copies is not None and compared.equivalent else None
+    except SqlError as error:
+        return void(error.message)
+    f1 = compared.f1 if fall is None else fall.f1
+    right = compared.equivalent and fall is None
     return Outcome(
-        tier="equivalent" if compared.equivalent else "executable",
-        reward=EQUIVALENT if compared.equivalent else executable_reward(compared.f1, share, agrees=False),
-        f1=compared.f1,
+        tier="equivalent" if right else "executable",
+        reward=EQUIVALENT if right else executable_reward(f1, share, agrees=False),
+        f1=f1,
         join_share=share,
-        message=compared.difference,
-        digest=digest(result, gold.ordered),
+        message=compared.difference if fall is None else f"right by luck: on copy {fall.seed} {fall.message}",
+        digest=digest(voted, gold.ordered),
+        copy=None if fall is None else fall.seed,
     )
+
+
+def regardless_of_copies(outcome: Outcome) -> Outcome:
+    """The outcome on the question's own database alone; ``copy`` still names the one on which it fell."""
+    if not outcome.lucky:
+        return outcome
+    return replace(outcome, tier="equivalent", reward=EQUIVALENT, f1=1.0)
 
 
 def run_answer(prediction: str, sandbox: Sandbox) -> QueryResult:

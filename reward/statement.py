@@ -17,6 +17,7 @@ from sqlglot.tokens import TokenType
 
 from sqale_grpo.env.syntax import tokens
 from sqale_grpo.env.text import fold_name
+from sqale_grpo.reward.unread import Reads
 
 # 100,000 characters take about 0.2 s; what a policy writes in one answer is a tenth of that.
 CHARS = 100_000
@@ -102,9 +103,15 @@ def from_clauses(sql: str) -> tuple[FromClause, ...] | None:
 
 
 def clauses(tree: exp.Expr) -> Iterator[FromClause]:
-    """The FROM clauses of a tree; a join in parentheses that has an alias is a SELECT of its own."""
+    """The FROM clauses of a tree; a join in parentheses that has an alias is a SELECT of its own.
+
+    Left out: common table expressions that the result does not depend on, since nothing reads them.
+    """
     scopes: dict[int, frozenset[str]] = {}
+    reads = Reads(tree)
     for node in tree.find_all(exp.Select, exp.Subquery):
+        if not reads.depends_on(node):
+            continue
         clause = FromClause(common_tables(node, scopes))
         if isinstance(node, exp.Subquery):
             if node.alias and holds_join(node.this):

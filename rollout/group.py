@@ -11,10 +11,14 @@ from sqale_grpo.env.episode import Episode, EpisodeLimits
 from sqale_grpo.env.prompts import Prompts
 from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool, default_pool
 from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.reward.copies import Copies
 from sqale_grpo.sampler import EpisodeDatabase, open_episode_database, select_tables
+from sqale_grpo.sampler.folders import memory_root, scratch_folder
 from sqale_grpo.settings.evaluation import EvaluationConfig
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
+
+COPY_BYTES = 16 * 2**20  # free memory that is wanted where counter-databases go
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class EpisodeSettings:
     schema: str  # which tables exist: gold, distractors:N, full, sampled
     sizes: tuple[int, int]  # smallest and largest target of ``sampled``
     gold_seconds: float
+    counter_databases: int
     workers: WorkerPool
 
 
@@ -45,6 +50,7 @@ def episode_settings(config: Config | EvaluationConfig, schema: str) -> EpisodeS
         schema=schema,
         sizes=config.sampler.sizes(),
         gold_seconds=config.reward.gold_seconds,
+        counter_databases=config.reward.counter_databases,
         workers=default_pool() if env.workers is None else worker_pool(env.workers),
     )
 
@@ -57,12 +63,13 @@ def worker_pool(workers: int) -> WorkerPool:
 
 @dataclass(frozen=True)
 class Group:
-    """What a group's episodes share: the question, the tables that exist, their database and its sandbox."""
+    """What a group's episodes share: the question, the tables that exist, their database, its sandbox and copies."""
 
     question: Question
     tables: tuple[str, ...]
     database: EpisodeDatabase
     sandbox: Sandbox
+    copies: Copies
 
     def episode(self, settings: EpisodeSettings, gated: bool) -> Episode:
         """A fresh episode over this database."""
@@ -89,4 +96,6 @@ def open_group(corpus: PreparedCorpus, index: int, draw: tuple[int, int], settin
         open_episode_database(source, tables) as database,
         Sandbox(database.path, settings.limits, settings.workers, immutable=True) as sandbox,
     ):
-        yield Group(question, tuple(tables), database, sandbox)
+        seeds, folder = question.copies[: settings.counter_databases], scratch_folder(memory_root(COPY_BYTES))
+        with Copies(question.gold_sql, question.gold_tables, seeds, sandbox, folder) as copies:
+            yield Group(question, tuple(tables), database, sandbox, copies)

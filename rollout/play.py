@@ -137,4 +137,5 @@ def score_episode(group: Group, episode: Episode, settings: EpisodeSettings) -> 
         group.sandbox,
         gold_seconds=settings.gold_seconds,
         question_id=question.question_id,
+        copies=group.copies,
     )

@@ -48,6 +48,8 @@ SCHEMA = pa.schema(
         "join_share": pa.float64(),
         "agrees": pa.bool_(),
         "error": pa.string(),
+        "copy": pa.int32(),  # the counter-database on which an answer fell that is right on the episode's own
+        "message": pa.string(),  # what differs from the gold result first, there or here, or the error's text
         "advantage": pa.float64(),
         "prompt_tokens": pa.int32(),
         "completion_tokens": pa.int32(),

@@ -15,7 +15,7 @@ from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
 
 def prepared_folder(config: Config, split: str) -> Path:
     """Where a run's split lies."""
-    return split_folder(config.corpus, split, gold_limit(config, split))
+    return split_folder(config.corpus, split, gold_limit(config, split), config.copies(split))
 
 
 def gold_limit(config: Config, split: str) -> float:
@@ -29,7 +29,7 @@ def gold_limit(config: Config, split: str) -> float:
 
 def prepare_command(config: Config, split: str) -> str:
     """The command that prepares the split where ``open_corpus`` looks for it."""
-    return split_command(config.corpus, split, gold_limit(config, split))
+    return split_command(config.corpus, split, gold_limit(config, split), config.copies(split))
 
 
 def open_corpus(config: Config, split: str) -> PreparedCorpus:
@@ -37,30 +37,38 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
 
     ConfigError where there is neither a prepared corpus nor a source.
     """
-    return open_split(config.corpus, split, gold_limit(config, split), config.env)
+    return open_split(config.corpus, split, gold_limit(config, split), config.env, config.copies(split))
 
 
-def split_folder(corpus: CorpusConfig, split: str, seconds: float) -> Path:
-    """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit, time limit, demo shape."""
+def split_folder(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> Path:
+    """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit, time limit, demo shape.
+
+    ``copies``: counter-databases of a question; with them it is another folder.
+    """
+    suffix = f"-{copies}-copies" if copies else ""
     shape = corpus.shape()
     shaped = [] if shape in (None, DemoShape()) else [str(shape)]
     if corpus.source is None and corpus.limit is None and not shaped:
-        return Path(corpus.prepared) / f"{corpus.name}-{split}"
+        return Path(corpus.prepared) / f"{corpus.name}-{split}{suffix}"
     inputs = json.dumps([corpus.source, corpus.limit, _seconds(corpus, seconds) if corpus.source else None, *shaped])
     digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
-    return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}"
+    return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}{suffix}"
 
 
-def split_command(corpus: CorpusConfig, split: str, seconds: float) -> str:
+def split_command(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> str:
     """The command that prepares the split where ``open_split`` looks for it."""
-    limit = "" if corpus.limit is None else f" --limit {corpus.limit}"
-    folder = split_folder(corpus, split, seconds)
-    return f"sqale-grpo corpus prepare --corpus {corpus.name} --source PATH --split {split}{limit} --out {folder}"
+    more = "" if corpus.limit is None else f" --limit {corpus.limit}"
+    more += f" --counter-databases {copies}" if copies else ""
+    folder = split_folder(corpus, split, seconds, copies)
+    return f"sqale-grpo corpus prepare --corpus {corpus.name} --source PATH --split {split}{more} --out {folder}"
 
 
-def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig) -> PreparedCorpus:
-    """The same as ``open_corpus`` for any configuration; ``seconds`` and what ``env`` says limit the gold queries."""
-    folder = split_folder(corpus, split, seconds)
+def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig, copies: int = 0) -> PreparedCorpus:
+    """The same as ``open_corpus`` for any configuration; ``seconds`` and what ``env`` says limit the gold queries.
+
+    ``copies``: counter-databases of a question.
+    """
+    folder = split_folder(corpus, split, seconds, copies)
     if corpus.name == "demo" or corpus.source is not None:
         return prepare(
             corpus.name,
@@ -71,20 +79,20 @@ def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig)
             seconds=_seconds(corpus, seconds),
             max_rows=env.max_rows,
             steps=env.query_steps,
+            counter_databases=copies,
             shape=corpus.shape(),
         )
-    check_prepared(corpus, split, seconds)
+    check_prepared(corpus, split, seconds, copies)
     return open_prepared(folder)
 
 
-def check_prepared(corpus: CorpusConfig, split: str, seconds: float) -> None:
+def check_prepared(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> None:
     """ConfigError where the split is neither prepared nor can be: what takes no time, to be told before what does."""
-    folder = split_folder(corpus, split, seconds)
+    folder = split_folder(corpus, split, seconds, copies)
     if corpus.name == "demo" or corpus.source is not None or (folder / MARKER).exists():
         return
-    raise ConfigError(
-        f"{folder} holds no prepared corpus; set corpus.source=PATH, or run `{split_command(corpus, split, seconds)}`"
-    )
+    command = split_command(corpus, split, seconds, copies)
+    raise ConfigError(f"{folder} holds no prepared corpus; set corpus.source=PATH, or run `{command}`")
 
 
 def _seconds(corpus: CorpusConfig, seconds: float) -> float:

@@ -62,6 +62,9 @@ class TrainCorpusConfig(CorpusConfig):
     """The questions and the databases."""
 
     split: str = key("train", "card", "split to train on")
+    max_luck: float | None = key(
+        None, "ours", "train on questions where at most this share of wrong queries is taken for right", low=0, high=1
+    )
     include_unstable: bool = key(False, "ours", "train on questions whose gold result changes between two runs")
 
 
@@ -206,6 +209,9 @@ class EvaluateConfig(AskedConfig, SamplingConfig):
 
     split: str = key("test", "card", "split to evaluate on")
     query_seconds: float = evaluation_seconds()
+    counter_databases: int | None = key(
+        None, "ours", "changed copies for robust accuracy; null: as many as reward.counter_databases", low=0, high=2
+    )
 
     def rules(self, at: str) -> list[Rule]:
         """Those of both."""
@@ -271,4 +277,11 @@ class Config:
     def rules(self, at: str = "") -> list[Rule]:
         """Of the name, and between two sections."""
         named = ("name", is_folder_name(self.name), f"must be a plain folder name, not {self.name!r}")
-        return [named, *gold_rules(self.reward, self.env)]
+        measured = self.corpus.max_luck is None or self.reward.counter_databases > 0
+        luck = "wants reward.counter_databases of 1 or more: the choice of copies measures it"
+        return [named, ("corpus.max_luck", measured, luck), *gold_rules(self.reward, self.env)]
+
+    def copies(self, split: str) -> int:
+        """Counter-databases of a question of the split: those of the reward, or those of the evaluation."""
+        asked = self.evaluate.counter_databases
+        return self.reward.counter_databases if split == self.corpus.split or asked is None else asked

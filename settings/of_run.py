@@ -27,7 +27,7 @@ def run_evaluation_config(config: Config, name: str, model: str | Path) -> Evalu
         corpus=as_section(CorpusConfig, config.corpus, split=asked.split, difficulties=[]),
         sampler=config.sampler,
         env=as_section(EvaluationEnv, config.env, query_seconds=asked.query_seconds),
-        reward=as_section(RewardConfig, config.reward),
+        reward=as_section(RewardConfig, config.reward, counter_databases=config.copies(asked.split)),
         sampling=as_section(SamplingConfig, asked),
         local=LocalConfig(dtype=config.model.weights_dtype, threads=config.train.threads, use_cpu=config.train.use_cpu),
     )

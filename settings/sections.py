@@ -155,6 +155,9 @@ class RewardConfig:
     """How an answer is scored; the tiers themselves are the card's and no keys."""
 
     gold_seconds: float = key(30.0, "assumption", "seconds the gold query may run when an answer is scored", above=0)
+    counter_databases: int = key(
+        0, "ours", "changed copies of the gold tables on which an answer must be right too", low=0, high=2
+    )
 
 
 @dataclass

@@ -25,7 +25,7 @@ TRAINING = (
     ("tool_calls", "calls", "{:.1f}"),
 )
 LAST = 5  # updates that a training figure is the mean of
-EVALUATED = (("equivalent", "", "{:.1%}"), ("table_recall", " recall", "{:.1%}"))
+EVALUATED = (("equivalent", "", "{:.1%}"), ("robust", " robust", "{:.1%}"), ("table_recall", " recall", "{:.1%}"))
 SEED = "seed"
 
 

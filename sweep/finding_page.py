@@ -32,6 +32,11 @@ SIZES = ("gold", "distractors:32", "full")
 BASE = "base"
 FULL_RECIPE = "large"
 BEGIN, END = "<!-- results: written by make finding -->", "<!-- end of results -->"
+DIFFERENCES = {
+    "equivalent": "Differences in accuracy, percentage points",
+    "robust": "Differences in robust accuracy, percentage points",
+    "table_recall": "Differences in table recall, percentage points",
+}
 PLOTS = {"equivalent": "finding_accuracy.svg", "table_recall": "finding_recall.svg"}
 # What a run's line keeps of its evaluations' summaries.
 KEPT = (
@@ -40,6 +45,7 @@ KEPT = (
     "executable",
     "parsable",
     "invalid",
+    "robust",
     "table_recall",
     "literals_seen",
     "unstated_literals_seen",
@@ -155,11 +161,9 @@ def blocks(
     yield schema_size_table(main, results.benchmark).markdown()
     for plot in plots:
         yield f"![{plot.stem.replace('_', ' ')}](images/{plot.name})\n"
-    for metric, title in (
-        ("equivalent", "Differences in accuracy, percentage points"),
-        ("table_recall", "Differences in table recall, percentage points"),
-    ):
-        yield pairs_table(main, metric, title).markdown()
+    for metric, title in DIFFERENCES.items():
+        if metric != "robust" or any(row[metric] is not None for each in main for row in each.rows):
+            yield pairs_table(main, metric, title).markdown()
     yield difficulty_table(main, results.benchmark).markdown()
     yield literals_table(main, results.benchmark).markdown()
     yield training_table(results).markdown()
@@ -254,7 +258,7 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 def kept(summary: dict[str, Any]) -> dict[str, Any]:
     """The parts of a summary that the page's data hold."""
     return {
-        **{name: summary[name] for name in KEPT},
+        **{name: summary.get(name) for name in KEPT},
         "interval": summary["intervals"]["equivalent"],
         "by_difficulty": {name: part["equivalent"] for name, part in summary["by_difficulty"].items()},
     }

@@ -76,7 +76,7 @@ READERS: dict[str, Callable[[list[str]], object]] = {
     "scripts/launch/": launch,
     "sbatch scripts/launch/": launch,
     "sqale-grpo evaluate ": evaluation,
-    "sqale-grpo corpus ": lambda words: "NAME" in words or corpus_parser().parse_args(words),
+    "sqale-grpo corpus ": lambda words: {"NAME", "[--json]"} & set(words) or corpus_parser().parse_args(words),
     "sqale-grpo sweep ": sweep,
     "sqale-grpo export ": lambda words: export_parser().parse_args(words),
     "python benchmarks/step.py": benchmark,

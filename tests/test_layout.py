@@ -256,7 +256,7 @@ def test_every_config_key_is_read_somewhere(kind: type) -> None:
 # Declared in two places because they mean two things: a name, a seed, a rate, a size of this and of that.
 HOMONYMS = {
     *("backend", "candidates", "dtype", "enable_thinking", "learning_rate", "max_tables", "name", "output", "seed"),
-    *("query_seconds", "split", "vllm_memory_share"),
+    *("counter_databases", "query_seconds", "split", "vllm_memory_share"),
 }
 
 

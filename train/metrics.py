@@ -8,7 +8,7 @@ almost always (TRL issue 4772), so the share is reported, and a correction that 
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from sqale_grpo.curriculum.buckets import NAMES
@@ -37,6 +37,7 @@ def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float
     n = len(records)
     tiers = Counter(r["tier"] for r in records)
     metrics = {f"{tier}_rate": tiers[tier] / n for tier in ("equivalent", "executable", "parsable", "invalid", "void")}
+    metrics["lucky_rate"] = sum(r["copy"] is not None for r in records) / n
     metrics |= {
         "rounds": sum(r["rounds"] for r in records) / n,
         "tool_calls": sum(r["calls"] for r in records) / n,
@@ -50,11 +51,17 @@ def update_metrics(records: list[dict[str, Any]], group: int) -> dict[str, float
     for column, names in (("ended_by", get_args(EndedBy)), ("bucket", NAMES)):
         counts = Counter(r[column] for r in records)
         metrics |= {f"{column}/{name}": counts[name] / n for name in names}
-    rewards = [r["reward"] for r in records]
-    # A void candidate has no reward; a group of void ones teaches nothing either.
-    equal = sum(len(set(rewards[start : start + group]) - {None}) <= 1 for start in range(0, n, group))
-    metrics["zero_variance_groups"] = equal / (n / group)
+    metrics["zero_variance_groups"] = sum(equal_groups([r["reward"] for r in records], group)) / n
     return metrics
+
+
+def equal_groups(rewards: Sequence[float | None], group: int) -> list[bool]:
+    """For each member whether its group's rewards are all equal; the ``group`` members of one stand together.
+
+    A void candidate has no reward; a group of void ones teaches nothing either.
+    """
+    equal = [len(set(rewards[start : start + group]) - {None}) <= 1 for start in range(0, len(rewards), group)]
+    return [each for each in equal for _ in range(group)]
 
 
 def weigh_by_tokens(metrics: dict[str, list[float]], tokens: list[float]) -> None:

@@ -65,6 +65,8 @@ def check_databases(corpus: PreparedCorpus) -> None:
 def eligible_questions(config: Config, corpus: PreparedCorpus) -> list[int]:
     """Indices, rising, of the questions to train on: of the wanted difficulties, with a stable gold result.
 
+    Where ``corpus.max_luck`` is given, a question must not take more of its wrong mutants for right than that.
+
     ConfigError where fewer are left than one update takes.
     """
     wanted = set(config.corpus.difficulties)
@@ -80,6 +82,9 @@ def eligible_questions(config: Config, corpus: PreparedCorpus) -> list[int]:
         for index, (cause, difficulty) in enumerate(zip(causes, difficulties, strict=True))
         if (config.corpus.include_unstable or not cause) and (not wanted or difficulty in wanted)
     ]
+    if config.corpus.max_luck is not None:
+        luck = corpus.luck(config.reward.counter_databases)
+        eligible = [index for index in eligible if luck[index] <= config.corpus.max_luck]
     check_corpus_size(config, len(eligible), str(corpus.directory))
     return eligible
 

@@ -30,7 +30,7 @@ from sqale_grpo.train.anchor import ReferenceAnchor, check_reference_adapter, lo
 from sqale_grpo.train.experiment import Experiment
 from sqale_grpo.train.launch import save_launch
 from sqale_grpo.train.log_probs import written_log_probs
-from sqale_grpo.train.metrics import ratio_metrics, update_metrics, weigh_by_tokens
+from sqale_grpo.train.metrics import equal_groups, ratio_metrics, update_metrics, weigh_by_tokens
 from sqale_grpo.train.player import open_player, send_weights
 
 VOID_SHARE = 0.5  # of an update's candidates: with more void ones the machine must be mended first
@@ -63,6 +63,7 @@ class SqlGRPOTrainer(GRPOTrainer):
         self._sampled: torch.Tensor | None = None
         self._buffered_inputs: list[dict[str, Any]] | None = None
         self._played: list[PlayedEpisode] = []
+        self._equal: torch.Tensor  # an episode of this process: are its group's rewards all equal?
         self._pass_tokens: list[float] = []  # tokens that the policy wrote, a pass of this update, of all processes
         super().__init__(
             reward_funcs=[execution_reward],
@@ -154,6 +155,8 @@ class SqlGRPOTrainer(GRPOTrainer):
                 finished += [ablated(each, parts) for each in with_agreement(outcomes)]
             self._check_void(finished)
             first = self.accelerator.process_index * len(inputs)
+            own = equal_groups(execution_reward([], [], finished), size)[first : first + len(inputs)]
+            self._equal = torch.tensor(own, device=self.accelerator.device)
             for x, played, outcome in zip(inputs, self._played, finished[first:], strict=False):
                 x["outcome"] = played.outcome = outcome
         return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -174,8 +177,9 @@ class SqlGRPOTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict]) -> dict[str, Any]:
         before, started = sum(self.stage_seconds.values()), time.monotonic()
         output = super()._generate_and_score_completions(inputs)
-        # TRL's own part of it: the reference policy's forward pass, padding, advantages.
-        inside = sum(self.stage_seconds.values()) - before
+        # A mean of equal float32 is not always the float itself; divided by TRL's 1e-4 the difference would count.
+        output["advantages"] = output["advantages"].masked_fill(self._equal, 0.0)
+        inside = sum(self.stage_seconds.values()) - before  # the rest is TRL's: reference pass, padding, advantages
         self.stage_seconds["reference"] += time.monotonic() - started - inside
         self._record(output["advantages"].tolist())
         if "importance_sampling_ratio" in output:
@@ -231,6 +235,8 @@ class SqlGRPOTrainer(GRPOTrainer):
             "join_share": outcome.join_share,
             "agrees": outcome.agrees,
             "error": outcome.message if outcome.tier == "void" else outcome.error,
+            "copy": outcome.copy,
+            "message": outcome.message,
             "advantage": advantage,
             "prompt_tokens": len(played.tokens.prompt_ids),
             **played.facts,
@@ -239,10 +245,9 @@ class SqlGRPOTrainer(GRPOTrainer):
     # Forward and backward
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        """TRL's, but for the split into micro-batches: by length instead of at random, so that little is padding.
+        """TRL's, except for the split into micro-batches: by length instead of at random, so that little is padding.
 
-        The gradient is the sum over all micro-batches of an update, so their order is free; but for ``bnpo``, which
-        divides by the tokens of each micro-batch.
+        The gradient is a sum over micro-batches in any order, except for ``bnpo``: it divides by each one's tokens.
         """
         if not self.model.training:
             return super()._prepare_inputs(generation_batch)

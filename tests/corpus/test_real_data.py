@@ -52,7 +52,7 @@ def test_gold_tables_suffice_for_every_kept_question(prepared: PreparedCorpus) -
 
 
 def test_few_real_golds_are_unstable(prepared: PreparedCorpus) -> None:
-    """Measured over all 11,197: 6.2%, most of them ties."""
+    """Measured over all 11,197: 6.2%, of which 2.4% were ties that can be compared as groups since."""
     unstable = [cause for cause in prepared.unstable() if cause]
     assert 0.03 < len(unstable) / len(prepared) < 0.10
-    assert {"limit_ties", "tie_order", "row_order"} <= set(unstable)
+    assert {"limit_ties", "row_order"} <= set(unstable)

@@ -53,6 +53,29 @@ def test_the_oracle_is_always_right_on_the_demo(demo_split: PreparedCorpus, prep
     assert no_rows["equivalent"] * no_rows["n"] == no_rows["gold_empty"]["equivalent"] == empty_golds
 
 
+def test_the_oracle_is_right_on_copies_too_and_luck_is_not(tmp_path: Path):
+    """Nothing is as good as the gold query where that has no rows, but for copies, on which it has some."""
+    golds = [
+        "SELECT name FROM shop WHERE sales > 1000000",
+        "SELECT name FROM shop WHERE sales < 40",
+        "SELECT count(*) FROM shop WHERE name = 'nobody'",
+    ]
+    source = own_questions(tmp_path, golds)
+    places = [f"corpus.source={source}", f"corpus.prepared={tmp_path / 'prepared'}", "corpus.name=jsonl"]
+    given = [*places, "corpus.split=train", "questions=3", "schema=full", "env.prompts=null"]
+    copies = "reward.counter_databases=1"
+    oracle = run(load_evaluation([], [*given, copies, "backend=oracle"]), tmp_path / "oracle")
+    assert (oracle["equivalent"], oracle["robust"]) == (1.0, 1.0) and oracle["intervals"]["robust"][1] == 1.0
+    config = load_evaluation([], [*given, copies, "backend=no_rows"])
+    nothing = run(config, tmp_path / "no_rows")
+    assert (nothing["equivalent"], nothing["robust"]) == (1 / 3, 0.0)
+    (lucky,) = [row for row in read_records(tmp_path / "no_rows") if row["copy"] is not None]
+    assert (lucky["tier"], lucky["reward"], lucky["robust"]) == ("equivalent", 3.0, False)
+    assert lucky["message"].startswith(f"right by luck: on copy {lucky['copy']} ")
+    plain = run(load_evaluation([], [*given, "backend=no_rows"]), tmp_path / "plain")
+    assert plain["equivalent"] == 1 / 3 and plain["robust"] is None
+
+
 def test_the_oracle_is_right_on_real_questions(shared_data: Path, tmp_path: Path):
     """500 questions as they are kept; those whose gold is unstable stand apart, and are right too but for chance."""
     lines = (shared_data / "questions.jsonl").read_text().splitlines()

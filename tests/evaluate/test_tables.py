@@ -98,7 +98,8 @@ def test_two_policies_of_one_seed_have_the_paired_interval(tmp_path):
     after = tables.read_evaluations([write_evaluation(tmp_path / "b", answers(8), model="b")])
     found = tables.difference(before, after)
     assert found.value == pytest.approx(0.2)
-    assert found.high - found.low == pytest.approx(2 * 1.959964 * (0.2 * 0.8 / 19) ** 0.5)
+    # Bonett and Price: 4 of 20 discordant, all one way.
+    assert found.high - found.low == pytest.approx(2 * 1.959964 * ((6 / 22 - (4 / 22) ** 2) / 22) ** 0.5)
 
 
 def test_published_figures_stand_beside_the_same_model(tmp_path):
@@ -264,3 +265,22 @@ def test_an_evaluation_of_an_earlier_version_names_the_new_key(tmp_path):
     config.write_text(config.read_text().replace("schema:", "tables:"))
     with pytest.raises(ConfigError, match=r"config\.yaml: tables is now schema"):
         tables.read_evaluations([tmp_path])
+
+
+def test_robust_accuracy_stands_beside_accuracy_in_every_table(tmp_path):
+    rows = {
+        name: [each | {"robust": each["tier"] == "equivalent" and i % 2 == 0} for i, each in enumerate(answers(right))]
+        for name, right in (("base", 10), ("large", 16))
+    }
+    for name, answered in rows.items():
+        for size in ("gold", "full"):
+            write_evaluation(tmp_path / f"{name}-{size}", answered, model=name, schema=size)
+    found = {table.name: table for table in tables.all_tables(tables.read_evaluations([tmp_path]))}
+    low, high = (100 * end for end in wilson(5, 20))
+    robust = f"25.0 [{low:.1f}, {high:.1f}]"
+    assert found["benchmarks"].head[2].endswith(", robust") and found["benchmarks"].rows[0][2] == robust
+    for name in ("schema_size_demo", "difficulty_demo", "compute_demo"):
+        assert f"; robust {robust}" in " ".join(found[name].rows[0]), name
+        assert {"equivalent", "robust"} <= {each.metric for each in found[name].figures}, name
+    label, *_, points, questions = found["differences"].rows[1]
+    assert (label, questions) == ("large - base, robust", "20") and points.startswith("15.0 [")

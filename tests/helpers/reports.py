@@ -137,6 +137,8 @@ def play_update(corpus: PreparedCorpus, update: int, questions: Sequence[str]) -
                     "join_share": outcome.join_share,
                     "agrees": outcome.agrees,
                     "error": outcome.error,
+                    "copy": outcome.copy,
+                    "message": outcome.message,
                     "advantage": outcome.reward - mean,
                     "prompt_tokens": 100,
                     "completion_tokens": 50,

@@ -14,6 +14,8 @@ def row(question_id: str, tier: str, **changes: Any) -> dict[str, Any]:
         "unstable": "",
         "reward": 3.0 if tier == "equivalent" else 1.0,
         "official": None,
+        "robust": None,
+        "copy": None,
         "gold_empty": False,
         "result_class": None,
         "recall": True,

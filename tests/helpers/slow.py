@@ -11,7 +11,7 @@ def same_value(a, b):
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         if isinstance(a, int) and isinstance(b, int):
             return a == b
-        return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
     return type(a) is type(b) and a == b
 
 

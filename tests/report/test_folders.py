@@ -113,7 +113,7 @@ def test_evaluations_of_a_run_and_alone_become_a_table(tmp_path: Path, corpus: P
     assert after.name == "judged/after" and after.config and after.config.model == "tiny"
     rows = dict(table([before, after]))
     assert rows["equivalent"] == ["0.0% (20.0% to 80.0%)", "100.0% (20.0% to 80.0%)"]
-    assert rows[DIFFERENCE] == ["–", "+100.0% (+100.0% to +100.0%)"]
+    assert rows[DIFFERENCE] == ["–", "+100.0% (-34.9% to +100.0%)"]
     assert rows["rounds"] == ["4.00", "4.00"] and rows["model"] == ["tiny", "tiny"]
     assert "reward" not in rows, "nobody measured it"
     alone = open_folder(run / "evaluations" / "after")

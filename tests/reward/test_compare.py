@@ -8,12 +8,28 @@ from hypothesis import strategies as st
 
 from sqale_grpo.env.chance import rng
 from sqale_grpo.reward import matching
-from sqale_grpo.reward.compare import compare, match_rows, same_value
+from sqale_grpo.reward.compare import compare, match_rows
+from sqale_grpo.reward.tolerance import same_value
 from tests.helpers import slow
 from tests.reward.conftest import result
 
 # Values whose neighbours within the tolerance overlap, so that equality is not transitive; none sits on an edge.
-NEAR = [1.0, 1, 1 + 8e-7, 1 - 8e-7, 1 + 1.7e-6, 10**6, 10**6 + 1, 10**6 + 0.5, 10**6 + 1.4, 0.0, -0.0, 0, 7e-13, -6e-13]
+NEAR = [
+    1.0,
+    1,
+    1 + 8e-10,
+    1 - 8e-10,
+    1 + 1.7e-9,
+    10**9,
+    10**9 + 1,
+    10**9 + 0.5,
+    10**9 + 1.4,
+    0.0,
+    -0.0,
+    0,
+    7e-13,
+    -6e-13,
+]
 OTHER = [None, "a", "1", b"a", b"", "", math.inf, -math.inf, 2**62, float(2**62), "\udcff"]
 
 
@@ -35,8 +51,9 @@ def pairs_of_results(draw):
         (1, 1.0, True),
         (0.1 + 0.2, 0.3, True),
         (1_000_000, 1_000_001, False),
-        (1_000_000, 1_000_000.5, True),
-        (1_000_000.0, 1_000_002.0, False),
+        (1_000_000, 1_000_000.0005, True),
+        (1_000_000.0, 1_000_000.002, False),
+        (20_231_104.0, 20_231_105.0, False),
         (0, 5e-13, True),
         (0, 2e-12, False),
         (0.0, -0.0, True),
@@ -80,8 +97,8 @@ def test_the_difference_names_rows():
 
 
 def test_exact_pairs_are_given_up_where_more_pairs_need_it():
-    # 1 could be paired with itself, but then neither neighbour, 1.6e-6 apart, would have a partner.
-    assert match_rows([(1.0,), (1 - 8e-7,)], [(1.0,), (1 + 8e-7,)]).size == 2
+    # 1 could be paired with itself, but then neither neighbour, 1.6e-9 apart, would have a partner.
+    assert match_rows([(1.0,), (1 - 8e-10,)], [(1.0,), (1 + 8e-10,)]).size == 2
 
 
 @given(pairs_of_results())
@@ -115,16 +132,16 @@ def test_row_order_is_free_without_order_by(pair, chance):
 @pytest.mark.parametrize("width", [1, 2])
 def test_thousands_of_near_rows_are_matched_in_bounded_time(width):
     """Dense chains of near values, shifted against each other: far too many pairs to look at each."""
-    left = [(1 + index * 1e-8,) * width for index in range(3_000)]
-    right = [(1 + (index + 20) * 1e-8,) * width for index in range(3_000)]
+    left = [(1 + index * 1e-11,) * width for index in range(3_000)]
+    right = [(1 + (index + 20) * 1e-11,) * width for index in range(3_000)]
     assert match_rows(left, right).size == 3_000
 
 
 def test_a_matching_cut_short_is_too_small_never_too_large_and_symmetric(monkeypatch):
     monkeypatch.setattr("sqale_grpo.reward.matching.WORK", 200)
     monkeypatch.setattr("sqale_grpo.reward.matching.SMALL_BLOCK", 0)
-    left = [(1 + index * 3e-7, 1.0) for index in range(60)]
-    right = [(1 + index * 3e-7 + 2e-6, 1.0) for index in range(60)]
+    left = [(1 + index * 3e-10, 1.0) for index in range(60)]
+    right = [(1 + index * 3e-10 + 2e-9, 1.0) for index in range(60)]
     cut_short = match_rows(left, right).size
     assert 0 < cut_short <= slow.overlap(left, right)
     assert match_rows(right, left).size == cut_short
@@ -133,7 +150,7 @@ def test_a_matching_cut_short_is_too_small_never_too_large_and_symmetric(monkeyp
 def near_chains(chains, seed):
     """10,000 rows in so many chains, integers and reals: each chain is one block of its own."""
     chance = rng("near chains", seed)
-    starts = [10**9 * (chain + 1) for chain in range(chains) for _ in range(10_000 // chains)]
+    starts = [10**12 * (chain + 1) for chain in range(chains) for _ in range(10_000 // chains)]
     values = [start + chance.randrange(3_000) for start in starts]
     return [(value if chance.random() < 0.5 else value + 0.5,) for value in chance.sample(values, len(values))]
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sqale_grpo.reward.compare import same_results, same_value
+from sqale_grpo.reward.compare import same_results
 from sqale_grpo.reward.digest import BELOW, KEPT_CELLS, NEAREST, digest, rounded, same_digest
+from sqale_grpo.reward.tolerance import same_value
 from tests.reward.conftest import result
 from tests.reward.test_compare import pairs_of_results
 
@@ -61,7 +62,7 @@ def test_rounding_noise_stays_within_a_cell_of_one_grid(number, noise):
     assert any(rounded(number, grid) == rounded(other, grid) for grid in (NEAREST, BELOW))
 
 
-@given(st.floats(min_value=1e-9, max_value=1e12), st.floats(min_value=1e-8, max_value=1e-5), st.booleans())
+@given(st.floats(min_value=1e-9, max_value=1e12), st.floats(min_value=1e-11, max_value=1e-8), st.booleans())
 def test_reals_in_one_cell_are_equal_by_the_comparator(number, gap, whole):
     other = round(number * (1 + gap)) if whole else number * (1 + gap)
     for grid in (NEAREST, BELOW):

@@ -85,6 +85,17 @@ SHARES = [
     ),
     (f"SELECT * FROM region WHERE id IN (SELECT c.region FROM customer c JOIN orders o {ON})", 1),
     (f"WITH b AS (SELECT c.id FROM customer c JOIN orders o {ON}) SELECT * FROM b JOIN region r ON b.id = r.id", 1 / 2),
+    # what nobody reads
+    (f"WITH z AS (SELECT 1 FROM customer c JOIN orders o {ON}) SELECT 1", 0),
+    (f"WITH z AS (SELECT 1 FROM customer c JOIN orders o {ON}), y AS (SELECT * FROM z) SELECT 1 FROM region", 0),
+    (f"WITH z AS (SELECT 1 FROM customer c JOIN orders o {ON} UNION SELECT * FROM z) SELECT 1", 0),
+    (
+        f"WITH z AS (SELECT 1 FROM customer c JOIN orders o {ON}) SELECT 1 FROM (WITH z AS (SELECT 2) SELECT 1 FROM z)",
+        0,
+    ),
+    (f"WITH z AS (SELECT 1 FROM customer c JOIN orders o {ON}), y AS (SELECT * FROM z) SELECT (SELECT 1 FROM Y)", 1),
+    (f"SELECT * FROM (WITH z AS (SELECT c.id FROM customer c JOIN orders o {ON}) SELECT * FROM z)", 1),
+    (f"WITH z AS (SELECT 1 FROM item i, region r) SELECT * FROM customer c JOIN orders o {ON}", 1),
     # sources without keys
     ("WITH orders AS (SELECT 1 AS customer_id) SELECT * FROM orders o JOIN customer c ON o.customer_id = c.id", 0),
     ("WITH x AS (SELECT 1 AS id) SELECT * FROM orders o JOIN customer c ON o.customer_id = c.id", 1),

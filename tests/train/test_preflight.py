@@ -1,5 +1,6 @@
 """What a run refuses before a model is loaded: each mistake is one sentence that says what to do."""
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 
 from sqale_grpo.corpus import CorpusError, PreparedCorpus, prepare
 from sqale_grpo.settings.check import ConfigError
-from sqale_grpo.settings.corpora import gold_limit, prepared_folder
+from sqale_grpo.settings.corpora import gold_limit, prepare_command, prepared_folder
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
+from sqale_grpo.settings.of_run import run_evaluation_config
 from sqale_grpo.train.preflight import (
     check_built,
     check_databases,
@@ -97,6 +99,42 @@ def test_a_tracker_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 def test_difficulties_that_no_question_has_are_named(corpus: PreparedCorpus) -> None:
     with pytest.raises(ConfigError, match=r"corpus.difficulties=\['hard'\]; it names none: set corpus.difficulties"):
         eligible_questions(config("corpus.difficulties=[hard]"), corpus)
+
+
+def test_questions_that_take_wrong_answers_for_right_are_left_out(tmp_path: Path) -> None:
+    """A copy tells all mistakes of the first two; where there is none, how many pass is not known."""
+    with sqlite3.connect(tmp_path / "shop.sqlite") as connection:
+        connection.execute("CREATE TABLE shops (id INTEGER PRIMARY KEY, city TEXT, size INTEGER)")
+        connection.execute("INSERT INTO shops VALUES (1, 'oslo', 5), (2, 'rome', 6), (3, 'oslo', 9)")
+        connection.execute("CREATE TABLE one (id INTEGER PRIMARY KEY, city TEXT, size INTEGER)")
+        connection.execute("INSERT INTO one VALUES (1, 'oslo', 5)")
+    connection.close()
+    golds = [
+        "SELECT id FROM shops WHERE size > 5 AND city = 'oslo'",
+        "SELECT id FROM one WHERE size > 3 AND id > 0",
+        "SELECT count(*) FROM one WHERE rowid > 0",
+    ]
+    lines = [json.dumps({"db_id": "shop", "question": "?", "sql": sql}) for sql in golds]
+    (tmp_path / "questions.jsonl").write_text("\n".join(lines))
+    corpus = prepare("jsonl", tmp_path, tmp_path / "prepared", progress=False, counter_databases=1)
+    assert corpus.luck(0)[1] > corpus.luck(0)[0] > 0 and corpus.luck(1) == [0, 0, 1]
+    asked = ["train.questions_per_update=1", "reward.counter_databases=1"]
+    assert eligible_questions(config(*asked), corpus) == [0, 1, 2]
+    assert eligible_questions(config(*asked, "corpus.max_luck=0.5"), corpus) == [0, 1]
+    with pytest.raises(ConfigError, match="corpus.max_luck wants reward.counter_databases of 1 or more"):
+        config("corpus.max_luck=0.2")
+
+
+def test_a_corpus_with_copies_is_another_folder() -> None:
+    plain, copied = config(), config("reward.counter_databases=1")
+    assert prepared_folder(copied, "train").name == prepared_folder(plain, "train").name + "-1-copies"
+    assert "--counter-databases 1 " in prepare_command(copied, "train")
+    assert "--counter-databases" not in prepare_command(plain, "train")
+    # Robust accuracy of a policy that learned without: only the test split has copies.
+    measured = config("evaluate.counter_databases=2")
+    assert (measured.copies("train"), measured.copies("test"), copied.copies("test")) == (0, 2, 1)
+    assert prepared_folder(measured, "test").name == prepared_folder(plain, "test").name + "-2-copies"
+    assert run_evaluation_config(measured, "x", "demo").reward.counter_databases == 2
 
 
 def test_a_corpus_is_prepared_within_the_time_that_a_policys_query_has() -> None:

@@ -19,13 +19,14 @@ from tests.helpers.runs import arguments, assert_same_tensors, episodes, metrics
 main = program("train")
 
 UPDATES = 4
-STEPS = f"train.updates={UPDATES}"
+# Counter-databases are on, so that a resume meets them too; choosing them takes a while, so of a few questions.
+STEPS = (f"train.updates={UPDATES}", "reward.counter_databases=1", "corpus.limit=120")
 
 
 @pytest.fixture(scope="module")
 def whole(starter: Starter, work: Path) -> Path:
     """The run that was never stopped."""
-    return train(starter, work, "whole", STEPS)
+    return train(starter, work, "whole", *STEPS)
 
 
 def test_gradients_come_where_rewards_differ_and_weights_move(whole):
@@ -71,6 +72,8 @@ def test_the_logged_rates_are_those_of_the_record(whole):
         for tier in ("equivalent", "executable", "parsable", "invalid"):
             assert line[f"{tier}_rate"] == sum(row["tier"] == tier for row in own) / len(own)
         assert line["reward"] == pytest.approx(sum(row["reward"] for row in own) / len(own), abs=1e-5)
+        assert line["lucky_rate"] == sum(row["copy"] is not None for row in own) / len(own)
+        assert all(row["tier"] == "executable" and row["message"] for row in own if row["copy"] is not None)
 
 
 def test_the_reference_is_the_policy_of_the_last_anchor(whole):
@@ -91,7 +94,7 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(starter: Starte
     kills = sorted(chance.choice(range(1, UPDATES)) for _ in range(3))
     resume: list[str] = []
     for finished in kills:
-        run = starter.start(arguments(work, "killed", STEPS, *resume), log)
+        run = starter.start(arguments(work, "killed", *STEPS, *resume), log)
         lines = folder / "metrics.jsonl"
         seen = lines.read_text() if lines.exists() else ""
         # As soon as that update's line is there (again): its checkpoint is about to be written, or half written.
@@ -100,11 +103,11 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(starter: Starte
         resume = ["--resume"]
     before = latest_checkpoint(folder)
     cut = f"checkpoint-{int(before.name.rpartition('-')[2]) + 1 if before else 1}"
-    run = starter.start(arguments(work, "killed", STEPS, *resume), log, kill_at=f"{cut}/trainer_state.json")
+    run = starter.start(arguments(work, "killed", *STEPS, *resume), log, kill_at=f"{cut}/trainer_state.json")
     assert starter.wait(run) == -signal.SIGKILL
     assert (folder / cut / "model.safetensors").exists() and (folder / cut / "optimizer.pt").exists()
     assert latest_checkpoint(folder) == before, "the half written one does not count"
-    assert train(starter, work, "killed", STEPS, "--resume") == folder
+    assert train(starter, work, "killed", *STEPS, "--resume") == folder
     assert metrics(folder) == metrics(whole), f"killed after {kills} updates"
     assert episodes(folder) == episodes(whole)
     for name in ("model.safetensors", "reference.safetensors"):
@@ -116,7 +119,7 @@ def count(lines: Path) -> int:
 
 
 def test_lora_is_anchored_and_resumed_to_the_bit(starter: Starter, work: Path) -> None:
-    lora = [STEPS, "model.lora_rank=4", "train.learning_rate=5e-3"]
+    lora = [*STEPS, "model.lora_rank=4", "train.learning_rate=5e-3"]
     one = train(starter, work, "lora", *lora)
     kls, moved = ([line[key] for line in metrics(one)] for key in ("kl", "grad_norm"))
     assert kls[2] == pytest.approx(0, abs=1e-6), "anchored after 2 updates"
@@ -146,7 +149,7 @@ def test_lora_is_anchored_and_resumed_to_the_bit(starter: Starter, work: Path) -
     ],
 )
 def test_a_run_that_cannot_start_says_why_in_one_sentence(whole, work, capsys, more, says):
-    assert main(arguments(work, "x", STEPS, *(text.format(whole=whole) for text in more))) == 2
+    assert main(arguments(work, "x", *STEPS, *(text.format(whole=whole) for text in more))) == 2
     assert says in capsys.readouterr().err
 
 
@@ -157,7 +160,7 @@ def test_a_resume_meets_the_prompts_that_the_run_began_with(whole: Path, work: P
     (whole / "config.yaml").write_text(saved.replace("configs/prompts/demo.json", str(prompts)))
     prompts.write_text(json.dumps({**json.loads(prompts.read_text()), "system": "Answer."}))
     try:
-        assert main([*arguments(work, "whole", STEPS, f"env.prompts={prompts}"), "--resume"]) == 2
+        assert main([*arguments(work, "whole", *STEPS, f"env.prompts={prompts}"), "--resume"]) == 2
     finally:
         (whole / "config.yaml").write_text(saved)
     assert f"the prompts (env.prompts={prompts}) changed since the run" in capsys.readouterr().err
