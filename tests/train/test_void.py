@@ -85,7 +85,8 @@ def test_a_gold_that_fails_voids_its_group_and_ends_neither_the_run_nor_a_resume
         shutil.rmtree(folder / f"checkpoint-{update}")
     train(starter, work, "broken-gold", *places, "--resume")
     rows = episodes(folder)
-    assert rows == first
+    for row, other in zip(rows, first, strict=True):  # a failure names the file of its own process
+        assert {**row, "error": None} == {**other, "error": None}
     lost = [row for row in rows if row["question_id"] == question]
     assert lost and len(rows) == len(before)
     for row in lost:
