@@ -148,18 +148,18 @@ class SqlGRPOTrainer(GRPOTrainer):
             for start in range(0, len(everywhere), size):
                 members = everywhere[start : start + size]
                 if len({prompt for prompt, _ in members}) != 1:
-                    raise RuntimeError(
-                        f"candidates {start}..{start + size - 1} belong to different questions: wrong sampler"
-                    )
+                    raise RuntimeError(f"candidates from {start} on belong to different questions: wrong sampler")
                 outcomes = void_together([outcome for _, outcome in members])
                 finished += [ablated(each, parts) for each in with_agreement(outcomes)]
             self._check_void(finished)
             first = self.accelerator.process_index * len(inputs)
-            own = equal_groups(execution_reward([], [], finished), size)[first : first + len(inputs)]
-            self._equal = torch.tensor(own, device=self.accelerator.device)
             for x, played, outcome in zip(inputs, self._played, finished[first:], strict=False):
                 x["outcome"] = played.outcome = outcome
-        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        known = [None if reward.isnan() else reward.item() for reward in rewards[:, 0]]
+        equal = equal_groups(known, size)[first : first + len(inputs)]
+        self._equal = torch.tensor(equal, device=self.accelerator.device)
+        return rewards
 
     def _check_void(self, outcomes: list[Outcome]) -> None:
         """Say which candidates are void; raises UserError for too many."""

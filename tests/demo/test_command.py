@@ -59,6 +59,7 @@ def test_the_table_shows_both_sides_and_the_interval():
         "executable": 0.25,
         "parsable": 0.25,
         "invalid": 0.25,
+        "robust": None,
         "reward": 1.5,
         "table_recall": 0.5,
         "literals_seen": None,

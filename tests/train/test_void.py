@@ -48,6 +48,7 @@ def test_a_void_candidate_is_counted_and_makes_no_spread() -> None:
         "rounds": 1,
         "calls": 1,
         "gated": False,
+        "copy": None,
         "written_tokens": 1,
         "prompt_tokens": 1,
         "completion_tokens": 1,
@@ -86,7 +87,7 @@ def test_a_gold_that_fails_voids_its_group_and_ends_neither_the_run_nor_a_resume
     train(starter, work, "broken-gold", *places, "--resume")
     rows = episodes(folder)
     for row, other in zip(rows, first, strict=True):  # a failure names the file of its own process
-        assert {**row, "error": None} == {**other, "error": None}
+        assert {**row, "error": None, "message": None} == {**other, "error": None, "message": None}
     lost = [row for row in rows if row["question_id"] == question]
     assert lost and len(rows) == len(before)
     for row in lost:
