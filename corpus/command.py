@@ -1,12 +1,13 @@
-"""``sqale-grpo corpus prepare|inspect|score``: make a prepared folder, print its figures, and how lucky answers are.
+"""``sqale-grpo corpus new FOLDER SOURCE…``, ``check FOLDER``, ``add FOLDER FILE…``: a corpus of one's own.
 
-``prepare`` writes an index and the databases, ``inspect`` prints figures, ``score`` measures how often a wrong query is
-taken for right.
+``prepare --corpus NAME --source PATH --out DIR`` writes what training reads, ``inspect DIR`` prints its figures, and
+``score DIR`` how often a wrong query is taken for right.
 """
 
 import argparse
 
 from sqale_grpo.corpus.inspection import print_report
+from sqale_grpo.corpus.own.command import add_parsers
 from sqale_grpo.corpus.preparation import prepare
 from sqale_grpo.corpus.prepared import PreparedCorpus, open_prepared
 from sqale_grpo.corpus.score_report import print_score
@@ -18,8 +19,7 @@ from sqale_grpo.env.limits import Limits
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line asks. Raises CorpusError for bad input."""
     options = _parser().parse_args(arguments)
-    options.command(options)
-    return 0
+    return options.command(options) or 0
 
 
 def _prepare(options: argparse.Namespace) -> None:
@@ -64,6 +64,7 @@ def _lengths(corpus: PreparedCorpus) -> list[tuple[str, ...]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sqale-grpo corpus", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add_parsers(commands)
     one = commands.add_parser("prepare", help="write the index and the databases of a corpus, once")
     one.add_argument("--corpus", required=True, choices=NAMES)
     one.add_argument("--source", help="folder of the corpus; 'hub' for the published SQaLe; not needed for demo")

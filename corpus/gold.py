@@ -21,6 +21,8 @@ from sqale_grpo.env.limits import Limits, SqlError
 from sqale_grpo.env.query import Connection, decode, skip_blank
 from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.env.worker import MB, limit_data
+from sqale_grpo.sampler.source import read_source
+from sqale_grpo.sampler.views import view_entries
 
 COUNT_SECONDS = 10.0
 
@@ -135,6 +137,7 @@ class GoldDatabase:
         self.tables = tuple(self.connection.tables.values())
         with self.connection.unguarded() as bare:
             self.views = frozenset(fold_name(name) for (name,) in bare.execute(VIEWS))
+            self._shown = frozenset(fold_name(view.name) for view in view_entries(read_source(path)))
             self._owners = shadow_owners(bare)
 
     def close(self) -> None:
@@ -173,8 +176,9 @@ class GoldDatabase:
         known = {*map(fold_name, self.tables), *self._owners}
         if any(name.startswith(("sqlite_", "pragma_")) for name in read - known):
             return Verdict(reasons.READS_SCHEMA)
-        if read & self.views:
-            return Verdict(reasons.READS_VIEW, ", ".join(sorted(read & self.views)))
+        hidden = (read & self.views) - self._shown
+        if hidden:
+            return Verdict(reasons.READS_VIEW, ", ".join(sorted(hidden)))
         unparsed, detail = False, ""
         try:
             named = set(gold_tables(sql, self.tables))

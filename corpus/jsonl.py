@@ -4,7 +4,7 @@ Keys of a line: ``db_id``, ``question``, ``sql``; optional ``question_id`` and `
 ``databases/<db_id>/<db_id>.sqlite``, ``databases/<db_id>.sqlite`` or ``<db_id>.sqlite``, or ends in ``.db``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from sqale_grpo.corpus.files import candidates, located
@@ -18,15 +18,25 @@ def open_source(source: str | Path | None, split: str) -> Source:
     path = folder / ("questions.jsonl" if split == "train" else f"questions_{split}.jsonl")
     if not path.is_file():
         raise CorpusError(f"no file {path}: it should hold the {split} questions, one JSON object a line")
-    places = (folder / "databases", folder)
+    places = _places(folder)
     return Source(
-        questions=lambda: _questions(path),
+        questions=lambda: questions(path),
         databases=lambda wanted: located(wanted, places, flat=True),
         files=(path, *candidates(places)),
     )
 
 
-def _questions(path: Path) -> Iterator[RawQuestion]:
+def _places(folder: Path) -> tuple[Path, Path]:
+    return folder / "databases", folder
+
+
+def databases(folder: Path, db_ids: Collection[str]) -> dict[str, Path]:
+    """The SQLite files of these databases. Raises CorpusError for one that is missing."""
+    return dict(located(db_ids, _places(folder), flat=True))
+
+
+def questions(path: Path) -> Iterator[RawQuestion]:
+    """The questions of a file, one a line that is not blank. Raises CorpusError with the line."""
     for number, record in read_json_lines(path):
         where = f"{path}, line {number}"
         db_id = text_of(record, "db_id", where)

@@ -11,7 +11,7 @@ UNKNOWN_TABLE = "unknown table"
 TIMES_OUT = "gold times out"
 TOO_MANY_ROWS = "gold returns too many rows"
 NO_TABLE = "gold reads no table"
-READS_VIEW = "gold reads a view"  # an episode's database holds tables alone
+READS_VIEW = "gold reads a view that no episode has"  # sampler.views says which
 READS_SCHEMA = "gold reads the schema"  # its answer depends on which tables the episode holds
 
 RANDOM = "random"  # RANDOM() and its like

@@ -4,7 +4,7 @@ The new file gets the catalog entries of the chosen tables and an empty root pag
 table by table, from the source attached read-only. So values keep their bytes and types, rows their rowids, and the
 time grows with the chosen tables, not with the file. CREATE statements are the stored ones, word for word:
 describe_table shows them, so a REFERENCES clause may name a table that does not exist here, as it may in any SQLite
-file. Views and triggers are left out.
+file. Views come with the tables that they read (``sampler.views``); triggers are left out.
 """
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.sampler.catalog import INDEX_LEAF, TABLE_LEAF, blank_file, write_catalog
 from sqale_grpo.sampler.source import Selection, SourceFile, open_source, select_entries
+from sqale_grpo.sampler.views import with_views
 
 _ROWID_NAMES = ("rowid", "oid", "_rowid_")
 # First byte of a b-tree's root page to that of an empty one: interior or leaf page of an index or of a table.
@@ -26,7 +27,7 @@ _EMPTY_LEAVES = {2: INDEX_LEAF, 10: INDEX_LEAF, 5: TABLE_LEAF, 13: TABLE_LEAF}
 def build_from(file: SourceFile, tables: Sequence[str], target: Path) -> None:
     """Write the database of ``tables`` to ``target``, whatever was there; a failure may leave a part of it."""
     with open_source(file) as connection:
-        selection = select_entries(connection, file, tables)
+        selection = with_views(select_entries(connection, file, tables), file)
         roots = [entry.root for entry in selection.parts if entry.root]
         kinds = _root_kinds(file, roots)
         blank_file(target, file, 1 + len(roots), kinds)

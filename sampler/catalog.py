@@ -55,6 +55,11 @@ def write_catalog(
         "FROM source.sqlite_master WHERE rowid = ?",
         [(roots.get(entry.root, 0) if roots else entry.root, entry.rowid) for entry in selection.parts],
     )
+    connection.executemany(
+        "INSERT INTO episode.sqlite_master SELECT type, name, tbl_name, 0, sql "
+        "FROM source.sqlite_master WHERE rowid = ?",
+        [(rowid,) for rowid in selection.views],
+    )
     # A new version of the schema makes this connection, too, read the catalog again.
     (version,) = connection.execute("PRAGMA episode.schema_version").fetchone()
     connection.execute(f"PRAGMA episode.schema_version = {version + 1}")

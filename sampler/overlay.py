@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sqale_grpo.sampler.catalog import blank_file, write_catalog
 from sqale_grpo.sampler.source import SourceFile, open_source, select_entries
+from sqale_grpo.sampler.views import with_views
 
 _LOG_MAGIC = 0x377F0682  # checksums over little-endian words
 _LOG_FORMAT = 3007000
@@ -36,7 +37,7 @@ def patch_pages(file: SourceFile, tables: Sequence[str], scratch: Path) -> dict[
     """
     try:
         with open_source(file) as connection:
-            selection = select_entries(connection, file, tables)
+            selection = with_views(select_entries(connection, file, tables), file)
             blank_file(scratch, file, file.pages)
             write_catalog(connection, scratch, selection)
             connection.execute("COMMIT")

@@ -66,6 +66,7 @@ class Selection:
     tables: tuple[Entry, ...]  # the chosen ones, in the order asked for
     parts: tuple[Entry, ...]  # these, each followed by its indexes and, if virtual, its shadow tables
     internal: frozenset[str]  # SQLite's own tables in the source
+    views: tuple[int, ...] = ()  # rowids of the views that read chosen tables alone
 
     @property
     def stored(self) -> list[Entry]:

@@ -1,0 +1,1 @@
+"""A corpus of one's own: made from what a company has, checked, and kept up. ``corpus.command`` runs it."""
