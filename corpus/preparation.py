@@ -22,6 +22,7 @@ from rich.text import Text
 
 from sqale_grpo.corpus.counter_choice import MOST as MOST_COPIES
 from sqale_grpo.corpus.demo import DemoShape
+from sqale_grpo.corpus.earlier import FILES, database_digest, take_earlier
 from sqale_grpo.corpus.files import file_name, fingerprint
 from sqale_grpo.corpus.gold_worker import BUILD_SECONDS, Job
 from sqale_grpo.corpus.prepared import (
@@ -190,17 +191,26 @@ def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, 
         with Progress(progress) as bar:
             if not staging.state("read"):
                 staging.read(bar.reading(islice(source.questions(), limit)))
+            digests = _digests(source, staging, key)
+            if digests:
+                take_earlier(staging, out, key, digests)
             bar.judging(staging.count(), staging.count(judged=True))
             for db_id, result in check_all(_jobs(source, staging, out, key), workers):
                 staging.keep(db_id, result)
                 bar.advance(len(result.verdicts))
             staging.drop_rest()
-        summary = _write(staging, out, key)
+        summary = _write(staging, out, key, digests)
         if progress:
             print_summary(summary, out)
         staging.delete()
     finally:
         staging.close()
+
+
+def _digests(source: Source, staging: Staging, key: dict[str, Any]) -> dict[str, str]:
+    """Of the databases of one's own corpus; another one is published, and does not change with each question."""
+    wanted = staging.open_databases() if key["corpus"] == "jsonl" else set()
+    return {db_id: database_digest(recipe) for db_id, recipe in source.databases(wanted)} if wanted else {}
 
 
 def _remove(out: Path, pattern: str) -> None:
@@ -221,7 +231,7 @@ def _jobs(source: Source, staging: Staging, out: Path, key: dict[str, Any]) -> I
             yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, start == 0, steps, copies)
 
 
-def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
+def _write(staging: Staging, out: Path, key: dict[str, Any], digests: dict[str, str]) -> dict[str, Any]:
     """The dropped questions, the index, the databases and, last, the marker. Returns the summary."""
     with (out / DROPPED).open("w", encoding="utf-8") as file:
         file.writelines(
@@ -238,9 +248,8 @@ def _write(staging: Staging, out: Path, key: dict[str, Any]) -> dict[str, Any]:
     kept = (_index_row(staged, key) for staged in staging.questions(dropped=False))
     write_parquet(out / INDEX, INDEX_SCHEMA, kept, GROUP)
     write_parquet(out / DATABASES, DATABASES_SCHEMA, staging.databases(), 10_000)
-    write_whole(
-        out / MARKER, json.dumps({"key": key, "sqlite": sqlite3.sqlite_version, "summary": summary}, indent=1) + "\n"
-    )
+    marker = {"key": key, "sqlite": sqlite3.sqlite_version, "summary": summary}
+    write_whole(out / MARKER, json.dumps(marker | ({FILES: digests} if digests else {}), indent=1) + "\n")
     return summary
 
 
@@ -288,7 +297,10 @@ def _require_same(old: dict[str, Any], new: dict[str, Any], out: Path) -> None:
         what = f"its {name} was {old.get(name)!r} and now is {new.get(name)!r}"
         if name == "source":
             what = "the files of the source have changed"
-        raise CorpusError(f"{out} was prepared from other inputs, {what}: delete the folder or name another --out")
+        raise CorpusError(
+            f"{out} was prepared from other inputs, {what}: delete that folder, or name another one (--out of `sqale-grpo "
+            "corpus prepare`, corpus.prepared of a run)"
+        )
 
 
 def _make_folder(out: Path, source: str | Path | None) -> None:

@@ -29,9 +29,33 @@ def open_source(
     return LOADERS[name](source, split)
 
 
+_MORE = "name the corpus that it should hold, as in corpus.name=jsonl"
+
+
+def check_demo_source(source: str | Path | None) -> None:
+    """The demo corpus is generated: CorpusError for a folder of anybody's that it would be written into."""
+    if source is None or (Path(source) / "queries").is_dir():
+        return
+    if not Path(source).exists():
+        raise CorpusError(
+            f"there is no folder {source}, and corpus.name=demo needs none: leave corpus.source out, or {_MORE}"
+        )
+    if Path(source).is_dir() and any(Path(source).glob("questions*.jsonl")):
+        raise CorpusError(
+            f"{source} is a corpus of your own, and corpus.name=demo generates another one: add configs/corpus/jsonl.yaml "
+            "to the command"
+        )
+    if Path(source).exists():
+        raise CorpusError(
+            f"corpus.name=demo generates its questions, and would write them into {source}: leave corpus.source out, or {_MORE}"
+        )
+
+
 def _demo_folder(source: str | Path | None, out: Path, seed: int, shape: DemoShape | None) -> Path:
     from sqale_grpo.corpus.demo import write_demo_corpus  # generating pulls in vocabulary that no other corpus needs
 
+    if source and Path(source).exists():
+        check_demo_source(source)
     folder = Path(source) if source else out / f"source-{seed}"
     if not (folder / "queries").exists():
         unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.new")

@@ -16,9 +16,20 @@ from sqale_grpo.rollout.policy_path import DEMO, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import check_prepared, split_command, split_folder
 from sqale_grpo.settings.docs import keys_markdown
-from sqale_grpo.settings.evaluation import INTRO, EvaluationConfig, evaluation_folder, load_evaluation, with_names
+from sqale_grpo.settings.evaluation import (
+    EVALUATIONS,
+    INTRO,
+    EvaluationConfig,
+    evaluation_folder,
+    load_evaluation,
+    with_names,
+)
 from sqale_grpo.settings.files import is_file, read_prompts
 from sqale_grpo.settings.load import to_yaml
+from sqale_grpo.settings.of_run import as_trained
+from sqale_grpo.settings.run_folder import CONFIG
+
+MODELS = ("transformers", "vllm", "openai")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     files = [text for text in options.inputs if "=" not in text or is_file(text)]
     if not files:
         raise ConfigError("no config file given; start from configs/eval/sqale.yaml or another of that folder")
-    config = load_evaluation(files, [text for text in options.inputs if text not in files])
+    config = read_evaluation(files, [text for text in options.inputs if text not in files])
     console = Console()
     read_prompts(config.env.prompts)
     if not options.dry_run:
@@ -43,12 +54,26 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(plan_text(config, folder), markup=False, highlight=False, soft_wrap=True)
         return 0
     run_evaluation(config, folder, console)
-    console.print(
-        f"the evaluation lies in {folder}; its tables: sqale-grpo evaluate tables {folder}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.print("\n".join(next_lines(config, folder)), markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def next_lines(config: EvaluationConfig, folder: Path) -> list[str]:
+    """Where the evaluation lies, and what people do next."""
+    lines = [f"the evaluation lies in {folder}", f"its tables: sqale-grpo evaluate tables {folder}"]
+    run = folder.parent.parent
+    if folder.parent.name == EVALUATIONS and (run / CONFIG).is_file():
+        lines.append(f"the run's page, with this evaluation: sqale-grpo report {run}")
+    if config.backend in MODELS:
+        lines.append(f"one episode: sqale-grpo evaluate replay {folder}")
+    return lines
+
+
+def read_evaluation(files: list[str], overrides: list[str]) -> EvaluationConfig:
+    """The evaluation of the command line; on a run's own corpus, what it does not say is as in the run."""
+    config = load_evaluation(files, overrides)
+    usual = as_trained(resolve_model(config), config.corpus.name)
+    return load_evaluation(files, overrides, usual) if usual else config
 
 
 def resolve_model(config: EvaluationConfig) -> str:

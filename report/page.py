@@ -20,6 +20,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
+from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.files import write_whole
 from sqale_grpo.report.alarms import alarms
 from sqale_grpo.report.charts import chart_data
@@ -159,7 +160,10 @@ def _corpus(folder: RunFolder | EvaluationFolder) -> Path | None:
         return None
     corpus, config = folder.config.corpus, folder.config
     seconds = gold_limit(config, corpus.split) if isinstance(config, Config) else config.env.query_seconds
-    return split_folder(corpus, corpus.split, seconds, config.reward.counter_databases)
+    try:
+        return split_folder(corpus, corpus.split, seconds, config.reward.counter_databases)
+    except UserError:  # a folder of one's own that has moved since: the page does without the schemas
+        return None
 
 
 def _card(run: RunFolder, curves: Curves) -> dict[str, Any]:

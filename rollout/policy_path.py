@@ -1,5 +1,6 @@
 """Which folder or Hub name a policy's path means. Imports no torch."""
 
+import difflib
 from pathlib import Path
 
 from sqale_grpo.rollout.demo_policy import demo_policy_folder
@@ -8,6 +9,7 @@ from sqale_grpo.settings.run_folder import COMPLETE, CONFIG, latest_checkpoint
 
 DEMO = "demo"  # as a policy's path: the one that the demo starts from
 MODEL_FILE = "config.json"
+SHOWN = 5  # folders that a message names
 ADAPTER_FILE = "adapter_config.json"  # PEFT's: the folder holds LoRA adapters over a base named in it
 
 
@@ -24,8 +26,8 @@ def resolve_policy(path: str | Path) -> Path | str:
     if not folder.is_dir():
         if _written_as_folder(str(path)):
             raise ConfigError(
-                f"there is no folder {path}; name a run's folder, a checkpoint, or a model on the Hub such as "
-                "Qwen/Qwen3.5-2B"
+                f"there is no folder {path}; {_beside(folder)}name a run's folder, a checkpoint, or a model on the Hub "
+                "such as Qwen/Qwen3.5-2B"
             )
         return str(path)
     if (folder / CONFIG).is_file() and not _holds_policy(folder):
@@ -51,4 +53,17 @@ def _holds_policy(folder: Path) -> bool:
 
 
 def _written_as_folder(path: str) -> bool:
-    return path.startswith((".", "/", "~")) or path.count("/") > 1
+    """Whether a path means a folder of this machine: no name is sent to the Hub whose first part is a folder here."""
+    first, slash, _ = path.partition("/")
+    return path.startswith((".", "/", "~")) or path.count("/") > 1 or bool(slash and Path(first).is_dir())
+
+
+def _beside(folder: Path) -> str:
+    """The folders that lie where this one was looked for, the nearest names first."""
+    try:
+        names = sorted(path.name for path in folder.parent.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(folder.name, names, SHOWN, cutoff=0.3)
+    shown = ", ".join(dict.fromkeys([*near, *names][:SHOWN]))
+    return f"{folder.parent}/ has {shown}; " if names else f"{folder.parent}/ is empty; "

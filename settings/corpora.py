@@ -6,8 +6,10 @@ from pathlib import Path
 
 from sqale_grpo.corpus import PreparedCorpus, open_prepared, prepare
 from sqale_grpo.corpus.demo import DemoShape
+from sqale_grpo.corpus.files import fingerprint
 from sqale_grpo.corpus.preparation import EVALUATION_SECONDS
 from sqale_grpo.corpus.prepared import MARKER
+from sqale_grpo.corpus.sources import check_demo_source, open_source
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
@@ -43,9 +45,19 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
 def split_folder(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> Path:
     """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit, time limit, demo shape.
 
-    ``copies``: counter-databases of a question; with them it is another folder.
+    ``copies``: counter-databases of a question; with them it is another folder. Questions of one's own change many
+    times a day, so their content counts, not the text of the path. Raises CorpusError where their source is not there,
+    and where the demo would be written into somebody's folder.
     """
     suffix = f"-{copies}-copies" if copies else ""
+    if corpus.name == "demo" and corpus.source is not None:
+        check_demo_source(corpus.source)
+    if corpus.name == "jsonl" and corpus.source is not None:
+        files = open_source("jsonl", corpus.source, split, Path(), 0).files
+        place = str(Path(corpus.source).expanduser().resolve())
+        content = json.dumps([place, corpus.limit, _seconds(corpus, seconds), fingerprint(files)])
+        digest = hashlib.blake2b(content.encode(), digest_size=4).hexdigest()
+        return Path(corpus.prepared) / f"jsonl-{split}-{digest}{suffix}"
     shape = corpus.shape()
     shaped = [] if shape in (None, DemoShape()) else [str(shape)]
     if corpus.source is None and corpus.limit is None and not shaped:

@@ -8,9 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqale_grpo.settings.check import ConfigError, check_config
 from sqale_grpo.settings.load import load_as
+from sqale_grpo.settings.run_folder import CONFIG
 from sqale_grpo.settings.sections import (
     DTYPES,
     AskedConfig,
@@ -29,7 +31,8 @@ from sqale_grpo.settings.sections import (
 # A model in three places, and four answers that check the harness itself.
 BACKENDS = ("transformers", "vllm", "openai", "oracle", "empty", "no_rows")
 APIS = ("auto", "completions", "chat")
-SPLITS = {"bird": "dev", "jsonl": "train"}  # the split that a corpus is evaluated on, where it is not test
+EVALUATIONS = "evaluations"  # folder of the evaluations of a run
+SPLITS = {"bird": "dev"}  # the split that a corpus is evaluated on, where it is not test
 # Keys that leave the answers as they are: where the evaluation lies, and what it runs on.
 FREE_ON_RESTART = re.compile(
     r"output|group|env\.workers|local\.(vllm_memory_share|threads|use_cpu)"
@@ -91,7 +94,9 @@ class EvaluationConfig(AskedConfig):
 
     name: str | None = key(None, "ours", "its folder is OUTPUT/NAME; null makes a name of model, benchmark and schema")
     seed: int = key(42, "assumption", "seed of the choice of questions, of phrasings, tables and sampling", low=0)
-    output: str = key("runs/evaluations", "ours", "folder in which evaluations lie")
+    output: str | None = key(
+        None, "ours", "folder in which evaluations lie; null: `evaluations` in the run of the model, else in runs/"
+    )
     model: str = key(
         "Qwen/Qwen3.5-2B", "card", "model folder, run folder (its newest checkpoint), Hub name, or the server's name"
     )
@@ -134,9 +139,14 @@ class EvaluationConfig(AskedConfig):
         ]
 
 
-def load_evaluation(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> EvaluationConfig:
-    """The evaluation that files and ``key=value`` overrides give, later ones winning; ConfigError like a run's."""
-    return load_as(EvaluationConfig, check_evaluation, files, overrides)
+def load_evaluation(
+    files: Sequence[str | Path], overrides: Sequence[str] = (), usual: Mapping[str, Any] | None = None
+) -> EvaluationConfig:
+    """The evaluation that files and ``key=value`` overrides give, later ones winning; ConfigError like a run's.
+
+    ``usual``: values that stand in for the defaults, as ``of_run.as_trained`` gives them.
+    """
+    return load_as(EvaluationConfig, check_evaluation, files, overrides, usual)
 
 
 def check_evaluation(config: EvaluationConfig, origins: Mapping[str, str] | None = None) -> None:
@@ -152,7 +162,14 @@ def with_names(config: EvaluationConfig, model: str | Path | None = None) -> Eva
     parts = [part for part in re.split(r"[/\\]+", who) if part.strip(".")]
     kept = parts[-2:] if parts[-1].startswith("checkpoint-") else parts[-1:]
     name = config.name or "-".join([*kept, benchmark, config.schema.replace(":", "-")]).lower()
-    return dataclasses.replace(config, name=name, model=model, benchmark=benchmark)
+    output = config.output or usual_output(model)
+    return dataclasses.replace(config, name=name, output=output, model=model, benchmark=benchmark)
+
+
+def usual_output(model: str) -> str:
+    """Where evaluations of a model lie: with the run of a checkpoint, where its card and its report look for them."""
+    run = Path(model).parent
+    return str(run / EVALUATIONS if (run / CONFIG).is_file() else Path("runs") / EVALUATIONS)
 
 
 def _benchmark(corpus: CorpusConfig) -> str:
@@ -163,6 +180,6 @@ def _benchmark(corpus: CorpusConfig) -> str:
 
 def evaluation_folder(config: EvaluationConfig) -> Path:
     """OUTPUT/NAME."""
-    if config.name is None:
+    if config.name is None or config.output is None:
         raise ConfigError("the evaluation has no name yet: with_names gives it one")
     return Path(config.output) / config.name

@@ -57,11 +57,17 @@ def load_as(
     check: Callable[[C, Mapping[str, str]], None],
     files: Sequence[str | Path],
     overrides: Sequence[str] = (),
+    usual: Mapping[str, Any] | None = None,
 ) -> C:
-    """The same for any dataclass of keys; ``check(config, origins)`` holds it to its bounds and relations."""
+    """The same for any dataclass of keys; ``check(config, origins)`` holds it to its bounds and relations.
+
+    ``usual``: dotted keys with values that stand in for the defaults.
+    """
     merged = OmegaConf.structured(kind)
     keys = known_keys(kind)
     origins: dict[str, str] = {}
+    for name, value in (usual or {}).items():
+        OmegaConf.update(merged, name, value, merge=False)
     layers = [(str(path), _read_file(find_config(path))) for path in files]
     layers += [(f"override {text!r}", _read_override(text)) for text in overrides]
     for origin, values in layers:

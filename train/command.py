@@ -32,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dry_run:
         print_plan(config, console)
         return 0
+    console.print("loading torch, transformers and trl: some ten seconds", style="dim")
     # Late, so that a plan and every error above come without torch.
     from sqale_grpo.train.run import run
 

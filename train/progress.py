@@ -42,7 +42,10 @@ class ProgressLog(TrainerCallback):
             return
         drop_lines(self.file, state.global_step)
         drop_episodes(self.file.parent / EPISODES, state.global_step)
-        self.task = self.bar.add_task("updates", total=args.max_steps, completed=state.global_step)
+        first = f"playing the episodes of update {state.global_step}, then it learns"
+        if not self.console.is_terminal and state.global_step < args.max_steps:
+            self.console.print(first, highlight=False)
+        self.task = self.bar.add_task(first, total=args.max_steps, completed=state.global_step)
         self.bar.start()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:

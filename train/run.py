@@ -21,6 +21,7 @@ from sqale_grpo.train.anchor import with_adapters
 from sqale_grpo.train.backend_check import check_backend
 from sqale_grpo.train.experiment import make_experiment
 from sqale_grpo.train.launch import check_resumed_launch, check_world_size, start_deepspeed_on_cpu, uses_fsdp
+from sqale_grpo.train.next_steps import is_finished, next_lines
 from sqale_grpo.train.plan import warmup_steps
 from sqale_grpo.train.preflight import (
     check_built,
@@ -177,11 +178,14 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     )
     check_world_size(trainer.accelerator.num_processes)
     trainer.remove_callback(PrinterCallback)
-    if checkpoint is not None:
+    if is_finished(config, checkpoint):
+        console.print(f"nothing is left to resume: all {config.train.updates:,} updates are made", markup=False)
+    elif checkpoint is not None:
         console.print(f"resuming from {checkpoint}", markup=False)
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except BaseException:
         progress.stop()
         raise
+    console.print("\n".join(next_lines(config)), markup=False, highlight=False, soft_wrap=True)
     return FinishedRun(folder, trainer)
