@@ -298,8 +298,8 @@ def _require_same(old: dict[str, Any], new: dict[str, Any], out: Path) -> None:
         if name == "source":
             what = "the files of the source have changed"
         raise CorpusError(
-            f"{out} was prepared from other inputs, {what}: delete that folder, or name another one (--out of `sqale-grpo "
-            "corpus prepare`, corpus.prepared of a run)"
+            f"{out} was prepared from other inputs, {what}: delete that folder, or name another one (--out of "
+            "`sqale-grpo corpus prepare`, corpus.prepared of a run)"
         )
 
 

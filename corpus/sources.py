@@ -42,12 +42,13 @@ def check_demo_source(source: str | Path | None) -> None:
         )
     if Path(source).is_dir() and any(Path(source).glob("questions*.jsonl")):
         raise CorpusError(
-            f"{source} is a corpus of your own, and corpus.name=demo generates another one: add configs/corpus/jsonl.yaml "
-            "to the command"
+            f"{source} is a corpus of your own, and corpus.name=demo generates another one: add "
+            "configs/corpus/jsonl.yaml to the command"
         )
     if Path(source).exists():
         raise CorpusError(
-            f"corpus.name=demo generates its questions, and would write them into {source}: leave corpus.source out, or {_MORE}"
+            f"corpus.name=demo generates its questions, and would write them into {source}: leave corpus.source out, "
+            f"or {_MORE}"
         )
 
 

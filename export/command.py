@@ -28,7 +28,10 @@ def _run(options: argparse.Namespace) -> None:
         report(f"{options.out} holds an export already: it is pushed as it is")
     else:
         export_run(options.run, options.out, report, options.dtype, not options.no_verify)
-        report(f"exported to {options.out}")
+        report(f"exported to {options.out}; to ask it:")
+        report(
+            f'python {options.out}/sqale_agent.py --model {options.out} --db FILE --question "..." --backend transformers'
+        )
     if options.push is not None:
         push_folder(options.out, options.push, report, not options.public, options.dry_run, options.message)
 
