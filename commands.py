@@ -1,6 +1,7 @@
 """The programs of this project: ``sqale-grpo COMMAND ...``, and the same as ``python -m sqale_grpo.COMMAND ...``."""
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.program import run_program
 
+PIPED = "200"  # columns where nobody looks at a terminal: a table is as wide as it needs, to be searched and pasted
 AGAIN = "stopped; the same command goes on with what is left"
 
 
@@ -44,6 +46,8 @@ sqale-grpo COMMAND --help says more. Start with: sqale-grpo demo
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and not sys.stdout.isatty():
+        os.environ.setdefault("COLUMNS", PIPED)
     name, rest = (words[0], words[1:]) if words else ("--help", [])
     if name in COMMANDS:
         return run_program(lambda: import_module(f"sqale_grpo.{name}.command").main(rest), COMMANDS[name].stopped)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
-from sqale_grpo.evaluate.runner import check_folder, finished, run_evaluation
+from sqale_grpo.evaluate.place import check_folder, finished
 from sqale_grpo.rollout.policy_path import DEMO, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import check_prepared, split_command, split_folder
@@ -53,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dry_run:
         console.print(plan_text(config, folder), markup=False, highlight=False, soft_wrap=True)
         return 0
+    from sqale_grpo.evaluate.runner import run_evaluation  # late: a plan and every error above come without torch
+
     run_evaluation(config, folder, console)
     console.print("\n".join(next_lines(config, folder)), markup=False, highlight=False, soft_wrap=True)
     return 0
@@ -84,8 +86,11 @@ def resolve_model(config: EvaluationConfig) -> str:
 def plan_text(config: EvaluationConfig, folder: Path) -> str:
     """What the evaluation would do, in lines."""
     place = split_folder(config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases)
+    questions = config.questions
     if (place / MARKER).exists():
-        corpus = f"{len(open_prepared(place)):,} questions in {place}"
+        prepared = len(open_prepared(place))
+        questions = min(questions, prepared)
+        corpus = f"{prepared:,} questions in {place}"
     elif config.corpus.source is not None or config.corpus.name == DEMO:
         corpus = f"{place} is not there yet; it is prepared from {config.corpus.source or 'the generator'}"
     else:
@@ -93,13 +98,13 @@ def plan_text(config: EvaluationConfig, folder: Path) -> str:
             config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases
         )
         corpus = f"{place} is not there yet; prepare it first:\n  {command}"
-    episodes = config.questions * config.candidates
+    episodes = questions * config.candidates
     most = episodes * config.sampling.max_episode_tokens
     state = "finished" if finished(folder) else "to be gone on with" if folder.exists() else "new"
     return "\n".join(
         (
             f"corpus: {corpus}",
-            f"episodes: {config.questions} questions x {config.candidates} = {episodes:,}, schema {config.schema}",
+            f"episodes: {questions} questions x {config.candidates} = {episodes:,}, schema {config.schema}",
             f"tokens: at most {most:,} (every episode at its budget of {config.sampling.max_episode_tokens:,})",
             f"model: {config.model}, backend {config.backend}",
             f"folder: {folder} ({state})",

@@ -18,12 +18,13 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from sqale_grpo.env.text import harmless
+from sqale_grpo.env.text import harmless, one_line
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.run_folder import EPISODES
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that a terminal may obey or not show
 NEAREST = 3
+LISTED, QUESTION_CHARS = 200, 80
 STYLES = {"equivalent": "green", "executable": "yellow", "parsable": "red", "invalid": "red"}
 FACTS = ("recall", "rounds", "calls", "prompt_tokens", "completion_tokens", "written_tokens", "advantage", "official")
 
@@ -45,17 +46,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; prints one episode."""
     parser = argparse.ArgumentParser(prog="sqale-grpo evaluate replay", description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of an evaluation or of a training run")
-    parser.add_argument("--episode", required=True, metavar="ID", help="question_id, question_id#candidate[@update]")
+    parser.add_argument(
+        "--episode", metavar="ID", help="question_id, question_id#candidate[@update]; without it: which there are"
+    )
     options = parser.parse_args(arguments)
-    show_episode(Console(), find_episode(options.run, options.episode))
+    if options.episode is None:
+        list_episodes(Console(), options.run)
+    else:
+        show_episode(Console(), find_episode(options.run, options.episode))
     return 0
+
+
+def list_episodes(console: Console, run: Path) -> None:
+    """A line an episode of the newest files: id, tier and question. ConfigError where the folder has none."""
+    files = episode_files(run)
+    updates = len(files) > 1 and any(key.update for key in _keys(files[-1]))
+    shown = 0
+    for path in reversed(files):
+        rows = pq.read_table(path, columns=["tier", "question"]).to_pylist()
+        for key, row in zip(_keys(path), rows, strict=True):
+            if shown == LISTED:
+                console.print(f"... and older ones; --episode ID shows any of {run}", markup=False, soft_wrap=True)
+                return
+            question = one_line(row["question"], QUESTION_CHARS)
+            console.print(Text(harmless(f"{key.text(updates):24} {row['tier']:11} {question}")), soft_wrap=True)
+            shown += 1
+
+
+def episode_files(run: Path) -> list[Path]:
+    """The files of a folder's episodes, oldest first. ConfigError where there are none."""
+    files = sorted((run / EPISODES).glob("*.parquet"))
+    if not files:
+        raise ConfigError(f"no episodes in {run}: give the folder of an evaluation or of a training run")
+    return files
 
 
 def find_episode(run: Path, wanted: str) -> dict[str, Any]:
     """The row of an episode. ConfigError where the folder has none, or none of that name: it tells the nearest."""
-    files = sorted((run / EPISODES).glob("*.parquet"))
-    if not files:
-        raise ConfigError(f"no episodes in {run}: give the folder of an evaluation or of a training run")
+    files = episode_files(run)
     keys = {key: path for path in files for key in _keys(path)}
     updates = len({key.update for key in keys}) > 1
     matching = [key for key in keys if matches(key, wanted)]

@@ -20,26 +20,26 @@ from rich.console import Console
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.errors import UserError
-from sqale_grpo.env.files import LOCK, PARTIAL, hold_folder, write_whole
+from sqale_grpo.env.files import hold_folder, write_whole
 from sqale_grpo.evaluate.backend import Backend
 from sqale_grpo.evaluate.chunk import play_chunk
 from sqale_grpo.evaluate.metrics import summarize
 from sqale_grpo.evaluate.open_backend import open_backend
+from sqale_grpo.evaluate.place import check_folder
 from sqale_grpo.evaluate.progress import ChunkProgress
 from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records, record_files, write_records
 from sqale_grpo.rollout.group import episode_settings
 from sqale_grpo.rollout.play import TOOL_THREADS
-from sqale_grpo.settings.check import ConfigError, check_resume
+from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import open_split
 from sqale_grpo.settings.evaluation import (
-    FREE_ON_RESTART,
     EvaluationConfig,
     check_evaluation,
     load_evaluation,
     with_names,
 )
 from sqale_grpo.settings.files import read_prompts
-from sqale_grpo.settings.load import flatten, save_config
+from sqale_grpo.settings.load import save_config
 
 BACKEND = "backend.json"
 
@@ -133,26 +133,6 @@ def _of_bands(corpus: PreparedCorpus, difficulties: Sequence[str]) -> list[int]:
             f"corpus.difficulties={list(difficulties)} leaves no question of {corpus.directory}; its bands are {known}"
         )
     return able
-
-
-def check_folder(config: EvaluationConfig, folder: Path) -> None:
-    """ConfigError where ``folder`` holds something else than this evaluation, or one of which nothing was played."""
-    if (folder / CONFIG).exists():
-        try:
-            saved = load_evaluation([folder / CONFIG])
-        except ConfigError as error:
-            raise ConfigError(
-                f"{folder} holds no evaluation of this version ({error}); set another name=..."
-            ) from error
-        if record_files(folder) or (folder / SUMMARY).exists():
-            check_resume(flatten(saved), flatten(config), str(folder), FREE_ON_RESTART)
-    elif folder.exists() and any(path.name != LOCK and path.suffix != PARTIAL for path in folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty and holds no evaluation; set another name=... or output=...")
-
-
-def finished(folder: str | Path) -> bool:
-    """Whether the evaluation in ``folder`` has all of its episodes and its summary."""
-    return (Path(folder) / SUMMARY).exists()
 
 
 def _play_missing(

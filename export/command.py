@@ -29,9 +29,8 @@ def _run(options: argparse.Namespace) -> None:
     else:
         export_run(options.run, options.out, report, options.dtype, not options.no_verify)
         report(f"exported to {options.out}; to ask it:")
-        report(
-            f'python {options.out}/sqale_agent.py --model {options.out} --db FILE --question "..." --backend transformers'
-        )
+        ask = f"--model {options.out} --db FILE --question TEXT --backend transformers"
+        report(f"python {options.out}/sqale_agent.py {ask}")
     if options.push is not None:
         push_folder(options.out, options.push, report, not options.public, options.dry_run, options.message)
 

@@ -9,6 +9,7 @@ from sqale_grpo.settings.run_folder import COMPLETE, CONFIG, latest_checkpoint
 
 DEMO = "demo"  # as a policy's path: the one that the demo starts from
 MODEL_FILE = "config.json"
+OURS = ("runs", "exports", "output")  # where runs and exports lie, whether there is one yet or not
 SHOWN = 5  # folders that a message names
 ADAPTER_FILE = "adapter_config.json"  # PEFT's: the folder holds LoRA adapters over a base named in it
 
@@ -55,7 +56,8 @@ def _holds_policy(folder: Path) -> bool:
 def _written_as_folder(path: str) -> bool:
     """Whether a path means a folder of this machine: no name is sent to the Hub whose first part is a folder here."""
     first, slash, _ = path.partition("/")
-    return path.startswith((".", "/", "~")) or path.count("/") > 1 or bool(slash and Path(first).is_dir())
+    local = bool(slash) and (first in OURS or Path(first).is_dir())
+    return path.startswith((".", "/", "~")) or path.count("/") > 1 or local
 
 
 def _beside(folder: Path) -> str:

@@ -112,10 +112,10 @@ def refuse_other_base(runs: list[SweepRun]) -> None:
 
 def refuse_other_evaluations(asked: list[EvaluationConfig]) -> None:
     """ConfigError where a folder holds another evaluation: of another base policy, or with other settings."""
-    from sqale_grpo.evaluate.runner import check_folder
+    from sqale_grpo.evaluate.place import check_folder
 
     for each in asked:
-        check_folder(with_names(each), Path(each.output) / str(each.name))
+        check_folder(with_names(each), Path(str(each.output)) / str(each.name))
 
 
 def evaluations(tested: Config, runs: list[SweepRun], base: str) -> list[EvaluationConfig]:

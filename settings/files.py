@@ -22,6 +22,8 @@ def find_config(word: str | Path) -> Path:
     packaged = CONFIGS / f"{_name(word, '.yaml')}.yaml"
     if is_file(packaged):
         return packaged
+    if os.path.isdir(word):
+        raise ConfigError(f"{word} is a folder, and a config file is wanted here; a model is named by model={word}")
     near = difflib.get_close_matches(_name(word, ".yaml"), config_names(), NAMES_SHOWN, cutoff=0.5)
     beside = difflib.get_close_matches(str(word), _files_beside(Path(word)), 1)
     hint = " or ".join([*beside, *near]) or f"one of {', '.join(config_names())}"

@@ -39,7 +39,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 
 PLACE = re.compile(r"`((?:[a-z_]+|\.[a-z]+)/[\w./*-]+\.(?:py|sh|yaml|yml|json|jsonl|sbatch|txt|svg))(?::\w+)?`")
 # Made by a command, or by the reader; or a file of a published corpus.
-MADE = ("build/", "data/", "runs/", "train/train", "databases/", "mimic_iii/")
+MADE = ("build/", "data/", "runs/", "train/train", "databases/", "mimic_iii/", "my_data/", "exports/")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

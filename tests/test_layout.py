@@ -44,7 +44,14 @@ LIBRARIES: dict[str, set[str] | None] = {
     "env": set(),
     "sampler": set(),
     "reward": {"sqlglot"},
-    "corpus": {"sqale", "sqlglot", "datasets", "huggingface_hub", "pyarrow", "rich"},
+    "corpus": {
+        "sqale",
+        "sqlglot",
+        "datasets",
+        "huggingface_hub",
+        "pyarrow",
+        "rich",
+    },  # and the drivers of own/drivers.py
     "curriculum": set(),
     "settings": {"omegaconf", "yaml"},
     "agent": {"torch", "transformers", "vllm"},
@@ -198,6 +205,16 @@ def test_every_corpus_file_loads_over_both(path: Path) -> None:
         shape = path.stem.startswith("demo_")
         assert config.name == (f"{path.stem}-seed{config.seed}" if shape else path.stem)
         assert config.corpus.name == ("demo" if shape else path.stem)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "own").glob("*.yaml")), ids=relative)
+def test_every_recipe_for_a_corpus_of_ones_own_loads(path: Path) -> None:
+    config = load_config([path], ["corpus.source=my_data"])
+    assert (config.name, config.corpus.name) == ("own", "jsonl")
+    # A rate of all weights teaches adapters next to nothing.
+    assert (config.train.learning_rate >= 1e-4) == bool(config.model.lora_rank or config.model.path == "demo")
+    counts = (config.curriculum.gate_updates, config.train.anchor_updates, config.train.save_updates)
+    assert all(0 < count <= config.train.updates // 2 for count in counts)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "ablation").glob("*.yaml")), ids=relative)

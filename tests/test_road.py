@@ -62,7 +62,7 @@ def test_the_road_from_a_database_to_an_answer(place: Path) -> None:
     for following in (evaluate, report, export):
         assert following in told[train]
     assert "of 11 episodes" in told[evaluate] or "11 of 11" in told[evaluate]
-    assert (place / "runs/own/evaluations/own-checkpoint-20-jsonl-full/summary.json").is_file()
+    assert (place / "runs/own/evaluations/own-checkpoint-8-jsonl-full/summary.json").is_file()
     assert (place / "runs/own/report.html").stat().st_size > 100_000
     assert "## Evaluation" in (place / "exports/own/README.md").read_text(encoding="utf-8")
     assert "sqale_agent.py --model exports/own" in told[export] and told[ask].strip()

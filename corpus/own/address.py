@@ -46,7 +46,7 @@ def read_address(word: str) -> Address:
     if not database or "/" in database:
         raise CorpusError(f"the address of the {kind} server names no database: write it as {shape}")
     options = parse_qs(parts.query)
-    socket = (options.get("host") or options.get("socket") or [None])[0]
+    sockets = [*options.get("host", []), *options.get("socket", [])]
     return Address(
         kind,
         parts.hostname or "localhost",
@@ -54,5 +54,5 @@ def read_address(word: str) -> Address:
         unquote(parts.username) if parts.username else None,
         unquote(parts.password) if parts.password else os.environ.get(PASSWORD[kind]),
         database,
-        socket,
+        sockets[0] if sockets else None,
     )

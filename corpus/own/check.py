@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqale_grpo.corpus import jsonl, reasons
 from sqale_grpo.corpus.json_stream import read_json_lines
-from sqale_grpo.corpus.own.judge import Judged, judge
+from sqale_grpo.corpus.own.judge import Weighed, judge
 from sqale_grpo.corpus.own.new import PROPOSED, TEST, TRAIN
 from sqale_grpo.corpus.question import CorpusError, RawQuestion
 
@@ -91,7 +91,7 @@ def check_file(folder: Path, path: Path, workers: int | None = None) -> Checked:
     judged = judge(asked, workers)
     verdicts = {n: each for db_id, ns in by_database.items() for n, each in zip(ns, judged[db_id], strict=True)}
     counts = Counter(raw.question_id for raw in questions)
-    findings = []
+    findings: list[Finding] = []
     seen: set[str] = set()
     for number, (line, raw) in enumerate(zip(lines, questions, strict=True)):
         repeated = counts[raw.question_id] > 1 and raw.question_id in seen
@@ -100,7 +100,7 @@ def check_file(folder: Path, path: Path, workers: int | None = None) -> Checked:
     return Checked(path, len(questions), [*findings, *_twins(path, lines, questions)])
 
 
-def _findings(place: str, raw: RawQuestion, judged: Judged | None, repeated: bool) -> Iterator[Finding]:
+def _findings(place: str, raw: RawQuestion, judged: Weighed | None, repeated: bool) -> Iterator[Finding]:
     def finding(effect: str, reason: str, detail: str = "", mend: str = "") -> Finding:
         text = CAUSES.get(reason, reason) + (f": {detail}" if detail else "")
         return Finding(place, raw.question_id, effect, text, mend or MEND.get(reason, "mend the line"))

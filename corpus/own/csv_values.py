@@ -67,7 +67,7 @@ class ColumnReader:
             return text
         value = self.possible[form](text)
         midnight = self.timed and form in _DATES and len(str(value)) == len("2000-01-01")
-        return f"{value} 00:00:00" if midnight else value
+        return f"{value!s} 00:00:00" if midnight else value
 
 
 def _integer(text: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqale_grpo.corpus.own.drivers import driver
 from sqale_grpo.corpus.own.names import new_names
-from sqale_grpo.corpus.own.tables import Column, ForeignKey, QueryFailed, Row, Table, View
+from sqale_grpo.corpus.own.tables import Column, QueryFailed, Row, SourceTable, TableKey, View
 from sqale_grpo.corpus.own.values import plain, sqlite_type
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.env.errors import first_line
@@ -43,12 +43,12 @@ class DuckdbFile:
         (found,) = self._connection.execute("SELECT count(*) FROM duckdb_settings() WHERE name = 'TimeZone'").fetchone()
         return bool(found)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[SourceTable]:
         """All tables of all schemas, with the keys that they declare."""
         names = new_names(self._connection.execute(_TABLES).fetchall(), "main", self.notes)
         return [self._table(place, names) for place in names]
 
-    def _table(self, place: tuple[str, str], names: dict[tuple[str, str], str]) -> Table:
+    def _table(self, place: tuple[str, str], names: dict[tuple[str, str], str]) -> SourceTable:
         columns = tuple(
             Column(name, sqlite_type(kind), bool(required))
             for name, kind, required in self._connection.execute(_COLUMNS, place).fetchall()
@@ -62,20 +62,20 @@ class DuckdbFile:
             elif kind == "UNIQUE":
                 unique.append(tuple(mine))
             elif kind == "FOREIGN KEY" and (place[0], other) in names:
-                keys.append(ForeignKey(tuple(mine), names[place[0], other], tuple(theirs)))
-        return Table(names[place], columns, primary, tuple(unique), tuple(keys), place)
+                keys.append(TableKey(tuple(mine), names[place[0], other], tuple(theirs)))
+        return SourceTable(names[place], columns, primary, tuple(unique), tuple(keys), place)
 
     def views(self) -> list[View]:
         """Those of the file, in the order of their making."""
         return [View(name, sql) for name, sql in self._connection.execute(_VIEWS).fetchall()]
 
-    def rows(self, table: Table, limit: int | None) -> Iterator[Row]:
+    def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """In the order of the key."""
         order = ", ".join(map(quote_name, table.primary_key)) or "rowid"
         cut = "" if limit is None else f" LIMIT {limit}"
         yield from self._run(f"SELECT * FROM {self.quoted(table)} ORDER BY {order}{cut}")
 
-    def rows_of(self, table: Table, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
+    def rows_of(self, table: SourceTable, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
         """One query a call."""
         listed = ", ".join(map(quote_name, columns))
         mark = f"({', '.join('?' * len(columns))})"
@@ -96,7 +96,7 @@ class DuckdbFile:
             raise QueryFailed(first_line(error)) from error
         return [tuple(map(plain, row)) for row in found]
 
-    def quoted(self, table: Table) -> str:
+    def quoted(self, table: SourceTable) -> str:
         """With its schema."""
         return ".".join(map(quote_name, table.place))
 

@@ -18,14 +18,14 @@ PORTION = 50  # questions that a worker gets at a time
 
 
 @dataclass(frozen=True)
-class Judged:
+class Weighed:
     """The verdict on a question; ``weak``: why it says little where it is kept, or nothing."""
 
     verdict: Verdict
     weak: str = ""
 
 
-def judge(databases: Sequence[tuple[str, Path, list[str]]], workers: int | None = None) -> dict[str, list[Judged]]:
+def judge(databases: Sequence[tuple[str, Path, list[str]]], workers: int | None = None) -> dict[str, list[Weighed]]:
     """For (db_id, file, queries): what becomes of each query, in order. Nothing is left on the disk."""
     workers = workers or os.cpu_count() or 1
     verdicts: dict[str, dict[int, Verdict]] = {db_id: {} for db_id, _, _ in databases}
@@ -46,11 +46,11 @@ def judge(databases: Sequence[tuple[str, Path, list[str]]], workers: int | None 
         }
 
 
-def _judged(path: Path, sqls: list[str], verdicts: dict[int, Verdict], broken: str) -> list[Judged]:
+def _judged(path: Path, sqls: list[str], verdicts: dict[int, Verdict], broken: str) -> list[Weighed]:
     if broken:
-        return [Judged(Verdict("database cannot be used", broken)) for _ in sqls]
+        return [Weighed(Verdict("database cannot be used", broken)) for _ in sqls]
     with Sandbox(path) as sandbox:
-        return [Judged(verdicts[number], _weakness(sql, verdicts[number], sandbox)) for number, sql in enumerate(sqls)]
+        return [Weighed(verdicts[number], _weakness(sql, verdicts[number], sandbox)) for number, sql in enumerate(sqls)]
 
 
 def _weakness(sql: str, verdict: Verdict, sandbox: Sandbox) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sqale_grpo.corpus.own.tables import DatabaseSource, ForeignKey, QueryFailed, Table
+from sqale_grpo.corpus.own.tables import DatabaseSource, QueryFailed, SourceTable, TableKey
 from sqale_grpo.env.text import fold_name
 
 FEWEST_TEXTS = 5  # different values that a column needs where its name points nowhere
@@ -21,14 +21,14 @@ class FoundKey:
     """A key of one column that the values allow. ``named``: the column's name says so too."""
 
     table: str
-    key: ForeignKey
+    key: TableKey
     named: bool
 
     def __str__(self) -> str:
         return f"{self.table}.{self.key.columns[0]} -> {self.key.parent}.{self.key.parent_columns[0]}"
 
 
-def find_keys(source: DatabaseSource, tables: list[Table]) -> list[FoundKey]:
+def find_keys(source: DatabaseSource, tables: list[SourceTable]) -> list[FoundKey]:
     """Keys of one column each, those that names point at first; none for a column that has one already."""
     found = []
     for table in tables:
@@ -42,7 +42,9 @@ def find_keys(source: DatabaseSource, tables: list[Table]) -> list[FoundKey]:
     return sorted(found, key=lambda each: not each.named)
 
 
-def _included(source: DatabaseSource, tables: list[Table], table: Table, column: str, kind: str) -> Iterator[FoundKey]:
+def _included(
+    source: DatabaseSource, tables: list[SourceTable], table: SourceTable, column: str, kind: str
+) -> Iterator[FoundKey]:
     """The keys that fit a column, the likeliest first."""
     candidates = [
         (points_at(column, parent, key), parent, key)
@@ -55,21 +57,21 @@ def _included(source: DatabaseSource, tables: list[Table], table: Table, column:
         if (strength or (kind == "TEXT" and not own_key)) and not (own_key and strength < 2):
             fewest = 1 if strength else FEWEST_TEXTS
             if _values_fit(source, table, column, parent, key, fewest):
-                yield FoundKey(table.name, ForeignKey((column,), parent.name, (key,), found=True), strength > 0)
+                yield FoundKey(table.name, TableKey((column,), parent.name, (key,), found=True), strength > 0)
 
 
-def _single_keys(tables: Iterable[Table]) -> Iterator[tuple[Table, str]]:
+def _single_keys(tables: Iterable[SourceTable]) -> Iterator[tuple[SourceTable, str]]:
     for table in tables:
         for columns in dict.fromkeys((table.primary_key, *table.unique)):
             if len(columns) == 1:
                 yield table, columns[0]
 
 
-def _kind_of(table: Table, column: str) -> str:
+def _kind_of(table: SourceTable, column: str) -> str:
     return next(each.kind for each in table.columns if each.name == column)
 
 
-def points_at(column: str, parent: Table, key: str) -> int:
+def points_at(column: str, parent: SourceTable, key: str) -> int:
     """How clearly a column's name names a table's key: 3 wholly, 2 by the table, 1 by its last word, 0 not at all."""
     words, table, end = _words(column), _words(parent.name), _words(key)
     one = [*table[:-1], singular(table[-1])] if table else []
@@ -103,7 +105,9 @@ def _words(name: str) -> list[str]:
     return words
 
 
-def _values_fit(source: DatabaseSource, table: Table, column: str, parent: Table, key: str, fewest: int) -> bool:
+def _values_fit(
+    source: DatabaseSource, table: SourceTable, column: str, parent: SourceTable, key: str, fewest: int
+) -> bool:
     mine, theirs = source.quote(column), source.quote(key)
     different = f"(SELECT DISTINCT {mine} AS v FROM {source.quoted(table)} WHERE {mine} IS NOT NULL) x"
     sql = f"SELECT count(*), count(p.{theirs}) FROM {different} LEFT JOIN {source.quoted(parent)} p ON p.{theirs} = x.v"

@@ -6,7 +6,7 @@ from typing import Any
 from sqale_grpo.corpus.own.address import Address
 from sqale_grpo.corpus.own.drivers import driver
 from sqale_grpo.corpus.own.names import new_names
-from sqale_grpo.corpus.own.tables import Column, ForeignKey, QueryFailed, Row, Table, View
+from sqale_grpo.corpus.own.tables import Column, QueryFailed, Row, SourceTable, TableKey, View
 from sqale_grpo.corpus.own.values import plain, sqlite_type
 from sqale_grpo.corpus.question import CorpusError
 
@@ -65,12 +65,12 @@ class MysqlDatabase:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[SourceTable]:
         """All tables of the database, with the keys that they declare."""
         names = new_names(self._fetch(_TABLES), "", self.notes)
         return [self._table(place, names) for place in names]
 
-    def _table(self, place: tuple[str, str], names: dict[tuple[str, str], str]) -> Table:
+    def _table(self, place: tuple[str, str], names: dict[tuple[str, str], str]) -> SourceTable:
         columns = tuple(
             Column(name, sqlite_type(_word(kind)), bool(required))
             for name, kind, required in self._fetch(_COLUMNS, place)
@@ -88,20 +88,20 @@ class MysqlDatabase:
             elif kind == "UNIQUE":
                 unique.append(mine)
             elif kind == "FOREIGN KEY" and (place[0], others[0]) in names:
-                keys.append(ForeignKey(mine, names[place[0], others[0]], theirs))
-        return Table(names[place], columns, primary, tuple(unique), tuple(keys), place)
+                keys.append(TableKey(mine, names[place[0], others[0]], theirs))
+        return SourceTable(names[place], columns, primary, tuple(unique), tuple(keys), place)
 
     def views(self) -> list[View]:
         """By name; whoever makes them tries those that read others again."""
         return [View(name, _word(sql)) for name, sql in self._fetch(_VIEWS)]
 
-    def rows(self, table: Table, limit: int | None) -> Iterator[Row]:
+    def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """In the order of the key, as the server sends them."""
         order = f" ORDER BY {', '.join(map(self.quote, table.primary_key))}" if table.primary_key else ""
         cut = "" if limit is None else f" LIMIT {limit}"
         yield from self._stream(f"SELECT * FROM {self.quoted(table)}{order}{cut}")
 
-    def rows_of(self, table: Table, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
+    def rows_of(self, table: SourceTable, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
         """One query a call."""
         listed = ", ".join(map(self.quote, columns))
         mark = f"({', '.join(['%s'] * len(columns))})"
@@ -130,7 +130,7 @@ class MysqlDatabase:
             finally:
                 cursor.execute(f"SET SESSION {self._limit.partition(' = ')[0]} = 0")
 
-    def quoted(self, table: Table) -> str:
+    def quoted(self, table: SourceTable) -> str:
         """With its database."""
         return ".".join(map(self.quote, table.place))
 

@@ -16,7 +16,7 @@ from sqale_grpo.corpus.own.question_files import AskedQuestion, json_line, read_
 from sqale_grpo.corpus.own.sources import NamedSource, read_sources
 from sqale_grpo.corpus.own.split import is_test, new_id
 from sqale_grpo.corpus.own.sqlite_file import SqliteFile
-from sqale_grpo.corpus.own.tables import Table
+from sqale_grpo.corpus.own.tables import SourceTable
 from sqale_grpo.corpus.own.take import LeftOut, Made, take
 from sqale_grpo.corpus.own.transpile import check_dialect
 from sqale_grpo.corpus.own.views import make_views
@@ -135,7 +135,7 @@ def _make_database(
     return Made(path, opened, tables, written.cut), new
 
 
-def _with_found(table: Table, found: Sequence[FoundKey]) -> Table:
+def _with_found(table: SourceTable, found: Sequence[FoundKey]) -> SourceTable:
     return table.with_keys(*(each.key for each in found if each.table == table.name))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqale_grpo.corpus.own.address import Address
 from sqale_grpo.corpus.own.drivers import driver
 from sqale_grpo.corpus.own.names import new_names
-from sqale_grpo.corpus.own.tables import Column, ForeignKey, QueryFailed, Row, Table, View
+from sqale_grpo.corpus.own.tables import Column, QueryFailed, Row, SourceTable, TableKey, View
 from sqale_grpo.corpus.own.values import plain, sqlite_type
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.env.errors import first_line
@@ -71,12 +71,12 @@ class PostgresDatabase:
     def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple]:
         return self._connection.execute(sql, values or None).fetchall()
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[SourceTable]:
         """All tables and materialized views of all schemas, with the keys that they declare."""
         names = new_names(self._fetch(_TABLES), "public", self.notes)
         return [self._table(place, names) for place in names]
 
-    def _table(self, place: tuple[str, str], names: dict[tuple[str, str], str]) -> Table:
+    def _table(self, place: tuple[str, str], names: dict[tuple[str, str], str]) -> SourceTable:
         regclass = ".".join(map(quote_name, place))
         columns = tuple(
             Column(name, sqlite_type(kind), required) for name, kind, required in self._fetch(_COLUMNS, [regclass])
@@ -91,20 +91,20 @@ class PostgresDatabase:
             elif kind == "u":
                 unique.append(tuple(mine))
             elif (schema, other) in names:
-                keys.append(ForeignKey(tuple(mine), names[schema, other], tuple(theirs)))
-        return Table(names[place], columns, primary, tuple(unique), tuple(keys), place)
+                keys.append(TableKey(tuple(mine), names[schema, other], tuple(theirs)))
+        return SourceTable(names[place], columns, primary, tuple(unique), tuple(keys), place)
 
     def views(self) -> list[View]:
         """In the order of their making, so that a view comes after those that it reads."""
         return [View(name, sql) for name, sql in self._fetch(_VIEWS)]
 
-    def rows(self, table: Table, limit: int | None) -> Iterator[Row]:
+    def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """In the order of the key, through a cursor of the server."""
         order = f" ORDER BY {', '.join(map(quote_name, table.primary_key))}" if table.primary_key else ""
         cut = "" if limit is None else f" LIMIT {limit}"
         yield from self._stream(f"SELECT * FROM {self.quoted(table)}{order}{cut}")
 
-    def rows_of(self, table: Table, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
+    def rows_of(self, table: SourceTable, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
         """One query a call; the keys travel as text, which the server reads in the columns' types."""
         listed = ", ".join(map(quote_name, columns))
         (types,) = zip(*(self._fetch(_TYPE, [self.quoted(table), column])[0] for column in columns), strict=True)
@@ -134,7 +134,7 @@ class PostgresDatabase:
         except self._psycopg.Error as error:
             raise QueryFailed(first_line(error)) from error
 
-    def quoted(self, table: Table) -> str:
+    def quoted(self, table: SourceTable) -> str:
         """With its schema."""
         return ".".join(map(quote_name, table.place))
 

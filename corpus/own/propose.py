@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from sqale_grpo.corpus.own.judge import Judged, judge
+from sqale_grpo.corpus.own.judge import Weighed, judge
 from sqale_grpo.corpus.own.profile import profiles
 from sqale_grpo.corpus.own.templates import Proposal, proposals
 
@@ -24,7 +24,7 @@ def propose(db_id: str, path: Path, wanted: int, workers: int) -> list[Proposal]
     return list(islice(good, wanted))
 
 
-def _is_good(judged: Judged) -> bool:
+def _is_good(judged: Weighed) -> bool:
     verdict = judged.verdict
     fine = not (verdict.dropped or verdict.unstable or judged.weak)
     return fine and 1 <= verdict.n_rows <= MOST_RESULT_ROWS

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from sqale_grpo.corpus.files import copy_database
-from sqale_grpo.corpus.own.tables import Column, ForeignKey, QueryFailed, Row, Table, View
+from sqale_grpo.corpus.own.tables import Column, QueryFailed, Row, SourceTable, TableKey, View
 from sqale_grpo.corpus.own.values import sqlite_type
 from sqale_grpo.corpus.own.write import Written, foreign_key_clause
 from sqale_grpo.corpus.question import CorpusError
@@ -41,7 +41,7 @@ class SqliteFile:
             self._sqlite.close()
             raise CorpusError(f"{source} has no tables: name another file")
 
-    def _table(self, name: str) -> Table:
+    def _table(self, name: str) -> SourceTable:
         rows = self._sqlite.execute(
             "SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden != 1", (name,)
         ).fetchall()
@@ -51,7 +51,7 @@ class SqliteFile:
             for _, index, is_unique, _, partial in self._sqlite.execute("SELECT * FROM pragma_index_list(?)", (name,))
             if is_unique and not partial
         ]
-        return Table(
+        return SourceTable(
             name,
             tuple(Column(column, _kind(declared)) for column, declared, _ in rows),
             tuple(column for _, column in ranked),
@@ -59,7 +59,7 @@ class SqliteFile:
             tuple(self._keys(name)),
         )
 
-    def _keys(self, name: str) -> Iterator[ForeignKey]:
+    def _keys(self, name: str) -> Iterator[TableKey]:
         found: dict[int, list[tuple]] = {}
         for row in self._sqlite.execute("SELECT * FROM pragma_foreign_key_list(?)", (name,)):
             found.setdefault(row[0], []).append(row)
@@ -71,9 +71,9 @@ class SqliteFile:
                 ranked = self._sqlite.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", (parent,))
                 theirs = [column for (column,) in ranked]
             if len(theirs) == len(rows):
-                yield ForeignKey(tuple(row[3] for row in rows), parent, tuple(theirs))
+                yield TableKey(tuple(row[3] for row in rows), parent, tuple(theirs))
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[SourceTable]:
         """Its tables, those that store a virtual one left out."""
         return self._tables
 
@@ -81,11 +81,11 @@ class SqliteFile:
         """None to be made: the copy has them."""
         return []
 
-    def rows(self, table: Table, limit: int | None) -> Iterator[Row]:
+    def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """In the order of the file."""
         return self._sqlite.execute(f"SELECT * FROM {quote_name(table.name)} LIMIT {-1 if limit is None else limit}")
 
-    def rows_of(self, table: Table, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
+    def rows_of(self, table: SourceTable, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
         """Rows by key."""
         condition = " AND ".join(f"{quote_name(column)} = ?" for column in columns)
         for key in keys:
@@ -98,7 +98,7 @@ class SqliteFile:
         except sqlite3.Error as error:
             raise QueryFailed(str(error)) from error
 
-    def quoted(self, table: Table) -> str:
+    def quoted(self, table: SourceTable) -> str:
         """Its name, quoted."""
         return quote_name(table.name)
 
@@ -106,7 +106,7 @@ class SqliteFile:
         """Double quotes."""
         return quote_name(name)
 
-    def finish(self, tables: Sequence[Table], limit: int | None) -> Written:
+    def finish(self, tables: Sequence[SourceTable], limit: int | None) -> Written:
         """Declare the keys that were found, and take out the rows over the limit."""
         cut = self._prune(tables, limit) if limit is not None else frozenset()
         for table in tables:
@@ -119,7 +119,7 @@ class SqliteFile:
         }
         return Written(rows, cut)
 
-    def _declare(self, table: Table, key: ForeignKey) -> bool:
+    def _declare(self, table: SourceTable, key: TableKey) -> bool:
         """Write the key into the stored statement, which SQLite allows for changes that leave the pages as they are."""
         (sql,) = self._sqlite.execute(
             "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (table.name,)
@@ -144,7 +144,7 @@ class SqliteFile:
         self._sqlite.execute("COMMIT")
         return True
 
-    def _prune(self, tables: Sequence[Table], limit: int) -> frozenset[str]:
+    def _prune(self, tables: Sequence[SourceTable], limit: int) -> frozenset[str]:
         """Keep the first rows of each table and those that kept rows refer to; the triggers go, or they would fire."""
         sizes = {
             table.name: self._sqlite.execute(f"SELECT count(*) FROM {quote_name(table.name)}").fetchone()[0]
@@ -168,7 +168,7 @@ class SqliteFile:
         self._sqlite.execute("VACUUM")
         return frozenset(table.name for table in cut)
 
-    def _keep_parents(self, child: Table, numbers: dict[str, str]) -> int:
+    def _keep_parents(self, child: SourceTable, numbers: dict[str, str]) -> int:
         """Keep the rows that kept rows of ``child`` refer to; how many that were."""
         added = 0
         for key in child.foreign_keys:
@@ -186,7 +186,7 @@ class SqliteFile:
             ).rowcount
         return added
 
-    def _has_rowid(self, table: Table) -> bool:
+    def _has_rowid(self, table: SourceTable) -> bool:
         """A virtual table, and one WITHOUT ROWID, stays whole."""
         try:
             self._sqlite.execute(f"SELECT rowid FROM {quote_name(table.name)} LIMIT 1")

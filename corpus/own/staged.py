@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqale_grpo.corpus.own.csv_file import CsvFile
 from sqale_grpo.corpus.own.csv_values import ColumnReader
-from sqale_grpo.corpus.own.tables import Column, QueryFailed, Row, Table, View
+from sqale_grpo.corpus.own.tables import Column, QueryFailed, Row, SourceTable, View
 from sqale_grpo.corpus.own.values import plain, sqlite_type
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.env.text import fold_name, quote_name
@@ -35,7 +35,7 @@ class StagedFiles:
         if not files:
             raise CorpusError(f"{place} holds no file that ends in {', '.join(SUFFIXES)}: name a folder of such files")
         self.notes: list[str] = []
-        self._tables: list[Table] = []
+        self._tables: list[SourceTable] = []
         self._indexed: set[tuple[str, tuple[str, ...]]] = set()
         self._sqlite = sqlite3.connect(scratch, isolation_level=None)
         try:
@@ -51,7 +51,7 @@ class StagedFiles:
         if twin is not None:
             raise CorpusError(f"{file} and another file would both be the table {twin.name!r}: rename one of them")
         read = _parquet(file) if file.suffix.lower() == ".parquet" else _csv(file, encoding)
-        table = Table(file.stem, read.columns)
+        table = SourceTable(file.stem, read.columns)
         self.notes += read.notes
         declared = ", ".join(f"{quote_name(column.name)} {column.kind}" for column in read.columns)
         marks = ", ".join("?" * len(read.columns))
@@ -61,30 +61,30 @@ class StagedFiles:
         self._sqlite.execute("COMMIT")
         self._tables.append(table)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[SourceTable]:
         """A table a file; the first column that could be a key is one (files declare none)."""
         return [self._with_key(table) for table in self._tables]
 
-    def _with_key(self, table: Table) -> Table:
+    def _with_key(self, table: SourceTable) -> SourceTable:
         for column in _key_candidates(table):
             name = quote_name(column)
             total, known, different = self._sqlite.execute(
                 f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM {self.quoted(table)}"
             ).fetchone()
             if total and total == known == different:
-                return Table(table.name, table.columns, (column,))
+                return SourceTable(table.name, table.columns, (column,))
         return table
 
     def views(self) -> list[View]:
         """Files have none."""
         return []
 
-    def rows(self, table: Table, limit: int | None) -> Iterator[Row]:
+    def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """In the order of the file."""
         cut = "" if limit is None else f" LIMIT {limit}"
         return self._sqlite.execute(f"SELECT * FROM {self.quoted(table)} ORDER BY rowid{cut}")
 
-    def rows_of(self, table: Table, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
+    def rows_of(self, table: SourceTable, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
         """Rows by key, through an index that is made at the first call."""
         wanted = (table.name, tuple(columns))
         listed = ", ".join(map(quote_name, columns))
@@ -104,7 +104,7 @@ class StagedFiles:
         except sqlite3.Error as error:
             raise QueryFailed(str(error)) from error
 
-    def quoted(self, table: Table) -> str:
+    def quoted(self, table: SourceTable) -> str:
         """Its name, quoted."""
         return quote_name(table.name)
 
@@ -116,7 +116,7 @@ class StagedFiles:
         self._sqlite.close()
 
 
-def _key_candidates(table: Table) -> Iterable[str]:
+def _key_candidates(table: SourceTable) -> Iterable[str]:
     """Columns that are keys by their name, then the first column of the table, where its type is a key's."""
     usual = {"id", "key", "code", f"{fold_name(table.name)}_id", f"{fold_name(table.name).removesuffix('s')}_id"}
     named = [column.name for column in table.columns if fold_name(column.name) in usual]

@@ -12,7 +12,7 @@ Row = tuple
 
 
 @dataclass(frozen=True)
-class ForeignKey:
+class TableKey:
     """``columns`` of a table refer to ``parent_columns`` of ``parent``. ``found``: by its values, not declared."""
 
     columns: tuple[str, ...]
@@ -31,17 +31,17 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """A table, with its name in the new database. ``place``: what the source calls it, where that is another name."""
 
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
     unique: tuple[tuple[str, ...], ...] = ()
-    foreign_keys: tuple[ForeignKey, ...] = ()
+    foreign_keys: tuple[TableKey, ...] = ()
     place: tuple[str, ...] = ()
 
-    def with_keys(self, *keys: ForeignKey) -> "Table":
+    def with_keys(self, *keys: TableKey) -> "SourceTable":
         """The same with further foreign keys."""
         return replace(self, foreign_keys=(*self.foreign_keys, *keys))
 
@@ -63,22 +63,22 @@ class DatabaseSource(Protocol):
     dialect: str
     notes: list[str]
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[SourceTable]:
         """All tables, in an order of the source's own."""
 
     def views(self) -> list[View]:
         """All views, those that others read first."""
 
-    def rows(self, table: Table, limit: int | None) -> Iterator[Row]:
+    def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """Its rows in the order of its key, at most ``limit``."""
 
-    def rows_of(self, table: Table, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
+    def rows_of(self, table: SourceTable, columns: Sequence[str], keys: Sequence[Row]) -> Iterator[Row]:
         """The rows whose ``columns`` have the values of one of ``keys``."""
 
     def query(self, sql: str, most: int) -> list[Row]:
         """The rows of a query in the source's dialect, at most ``most`` + 1. Raises QueryFailed."""
 
-    def quoted(self, table: Table) -> str:
+    def quoted(self, table: SourceTable) -> str:
         """The table as a query of the source names it."""
 
     def quote(self, name: str) -> str:

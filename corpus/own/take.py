@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqale_grpo.corpus.own.compare import MOST_ROWS, different_rows
 from sqale_grpo.corpus.own.question_files import AskedQuestion
-from sqale_grpo.corpus.own.tables import DatabaseSource, Table
+from sqale_grpo.corpus.own.tables import DatabaseSource, SourceTable
 from sqale_grpo.corpus.own.transpile import CannotTranslate, to_sqlite
 from sqale_grpo.env.limits import SqlError
 from sqale_grpo.env.sandbox import Sandbox
@@ -20,7 +20,7 @@ class Made:
 
     path: Path
     source: DatabaseSource
-    tables: Sequence[Table]
+    tables: Sequence[SourceTable]
     cut: frozenset[str]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import sqlglot
 from sqlglot import exp
 
-from sqale_grpo.corpus.own.tables import Table
+from sqale_grpo.corpus.own.tables import SourceTable
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.env.errors import first_line
 from sqale_grpo.env.text import fold_name
@@ -26,7 +26,13 @@ _PARTS = {
     "EPOCH": "%s",
 }
 _STARTS = {"YEAR": "%Y-01-01", "MONTH": "%Y-%m-01", "DAY": "%Y-%m-%d", "HOUR": "%Y-%m-%d %H:00:00"}
-_PART_CLASSES = {exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE"}
+_PART_CLASSES: dict[type[exp.Expr], str] = {
+    exp.Year: "YEAR",
+    exp.Month: "MONTH",
+    exp.Day: "DAY",
+    exp.Hour: "HOUR",
+    exp.Minute: "MINUTE",
+}
 
 
 class CannotTranslate(Exception):
@@ -42,7 +48,7 @@ def check_dialect(name: str) -> str:
     return lower
 
 
-def to_sqlite(sql: str, dialect: str, tables: Iterable[Table] = ()) -> str:
+def to_sqlite(sql: str, dialect: str, tables: Iterable[SourceTable] = ()) -> str:
     """One query in SQLite's dialect, its tables called as in the new database. Raises CannotTranslate."""
     try:
         trees = [tree for tree in sqlglot.parse(sql, dialect=dialect) if tree is not None]
@@ -50,7 +56,7 @@ def to_sqlite(sql: str, dialect: str, tables: Iterable[Table] = ()) -> str:
         raise CannotTranslate(f"it is no {dialect} that sqlglot can read: {first_line(error)}") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise CannotTranslate("it is not one query")
-    tree = trees[0]
+    tree: exp.Expr = trees[0]
     _rename(tree, tables)
     for change in _CHANGES:
         tree = tree.transform(change)
@@ -60,7 +66,7 @@ def to_sqlite(sql: str, dialect: str, tables: Iterable[Table] = ()) -> str:
         raise CannotTranslate(f"SQLite has nothing for it: {first_line(error)}") from error
 
 
-def _rename(tree: exp.Expr, tables: Iterable[Table]) -> None:
+def _rename(tree: exp.Expr, tables: Iterable[SourceTable]) -> None:
     """Tables without schema and database; one that is called otherwise here gets its name, under its old one."""
     places = {(fold_name(t.place[0]), fold_name(t.place[1])): t.name for t in tables if t.place}
     for node in tree.find_all(exp.Table):

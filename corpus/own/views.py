@@ -9,12 +9,12 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqale_grpo.corpus.own.compare import MOST_ROWS, different_rows
-from sqale_grpo.corpus.own.tables import DatabaseSource, Table, View
+from sqale_grpo.corpus.own.tables import DatabaseSource, SourceTable, View
 from sqale_grpo.corpus.own.transpile import CannotTranslate, to_sqlite
 from sqale_grpo.env.text import quote_name
 
 
-def make_views(source: DatabaseSource, tables: Sequence[Table], cut: frozenset[str], out: Path) -> list[str]:
+def make_views(source: DatabaseSource, tables: Sequence[SourceTable], cut: frozenset[str], out: Path) -> list[str]:
     """Make the views that can be made in the new file ``out``; returns a line on each that is left out or unproven."""
     notes, waiting = [], list(source.views())
     with closing(sqlite3.connect(out, isolation_level=None)) as target:
@@ -33,7 +33,9 @@ def make_views(source: DatabaseSource, tables: Sequence[Table], cut: frozenset[s
     return notes
 
 
-def _make(source: DatabaseSource, view: View, tables: Sequence[Table], cut: bool, target: sqlite3.Connection) -> str:
+def _make(
+    source: DatabaseSource, view: View, tables: Sequence[SourceTable], cut: bool, target: sqlite3.Connection
+) -> str:
     """Why the view cannot be made, or nothing."""
     try:
         query = _query(view.sql, source.dialect)

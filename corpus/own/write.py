@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from sqale_grpo.corpus.own.tables import DatabaseSource, ForeignKey, Row, Table
+from sqale_grpo.corpus.own.tables import DatabaseSource, Row, SourceTable, TableKey
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.env.text import quote_name
 
@@ -27,7 +27,7 @@ class Written:
 
 def write_database(
     source: DatabaseSource,
-    tables: Sequence[Table],
+    tables: Sequence[SourceTable],
     out: Path,
     limit: int | None,
     told: Callable[[str], None] = lambda _: None,
@@ -53,7 +53,7 @@ def write_database(
         return Written({table.name: _count(target, table) for table in tables}, frozenset(cut))
 
 
-def create_statement(table: Table, tables: Iterable[Table]) -> str:
+def create_statement(table: SourceTable, tables: Iterable[SourceTable]) -> str:
     """CREATE TABLE with the keys; a single INTEGER key is SQLite's rowid.
 
     A foreign key to columns that are no key of the parent is left out: SQLite would call it a mismatch.
@@ -77,7 +77,7 @@ def create_statement(table: Table, tables: Iterable[Table]) -> str:
     return f"CREATE TABLE {quote_name(table.name)} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
-def foreign_key_clause(key: ForeignKey) -> str:
+def foreign_key_clause(key: TableKey) -> str:
     """FOREIGN KEY … REFERENCES …"""
     return f"FOREIGN KEY ({_listed(key.columns)}) REFERENCES {quote_name(key.parent)} ({_listed(key.parent_columns)})"
 
@@ -86,15 +86,15 @@ def _listed(columns: Iterable[str]) -> str:
     return ", ".join(map(quote_name, columns))
 
 
-def _kind(table: Table, column: str) -> str:
+def _kind(table: SourceTable, column: str) -> str:
     return next(each.kind for each in table.columns if each.name == column)
 
 
-def _is_key(parent: Table, columns: tuple[str, ...]) -> bool:
+def _is_key(parent: SourceTable, columns: tuple[str, ...]) -> bool:
     return sorted(columns) in [sorted(each) for each in (parent.primary_key, *parent.unique)]
 
 
-def _insert(target: sqlite3.Connection, table: Table, rows: Iterator[Row]) -> None:
+def _insert(target: sqlite3.Connection, table: SourceTable, rows: Iterator[Row]) -> None:
     marks = ", ".join("?" * len(table.columns))
     try:
         target.executemany(f"INSERT INTO {quote_name(table.name)} VALUES ({marks})", rows)
@@ -102,11 +102,13 @@ def _insert(target: sqlite3.Connection, table: Table, rows: Iterator[Row]) -> No
         raise CorpusError(f"the rows of table {table.name!r} cannot be written: {error}") from error
 
 
-def _count(target: sqlite3.Connection, table: Table) -> int:
+def _count(target: sqlite3.Connection, table: SourceTable) -> int:
     return target.execute(f"SELECT count(*) FROM {quote_name(table.name)}").fetchone()[0]
 
 
-def _fetch_parents(source: DatabaseSource, tables: Sequence[Table], target: sqlite3.Connection, cut: set[str]) -> None:
+def _fetch_parents(
+    source: DatabaseSource, tables: Sequence[SourceTable], target: sqlite3.Connection, cut: set[str]
+) -> None:
     """Rows of cut tables that others refer to, until none is missing that the source has."""
     named = {table.name: table for table in tables}
     asked: set[tuple[str, tuple[str, ...], Row]] = set()
@@ -129,7 +131,7 @@ def _fetch_parents(source: DatabaseSource, tables: Sequence[Table], target: sqli
                     growing = True
 
 
-def _missing(child: Table, key: ForeignKey) -> str:
+def _missing(child: SourceTable, key: TableKey) -> str:
     """The different values of a key whose row is not there."""
     pairs = " AND ".join(
         f"p.{quote_name(theirs)} = c.{quote_name(mine)}"

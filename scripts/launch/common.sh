@@ -43,7 +43,12 @@ present() {
 check() {
     local processes=$1
     shift
-    WORLD_SIZE=$processes sqale-grpo train "$@" --dry-run >/dev/null
+    local plan
+    plan=$(WORLD_SIZE=$processes COLUMNS=200 sqale-grpo train "$@" --dry-run)
+    if [[ ${DRY_RUN:-0} != 1 ]] && grep -q "prepare it first" <<<"$plan"; then
+        echo "error: $(grep -A1 "prepare it first" <<<"$plan" | tr '\n' ' ')" >&2
+        exit 2
+    fi
 }
 
 # launch COMMAND...: become it, or print it.

@@ -8,7 +8,7 @@ import pytest
 
 from sqale_grpo.corpus.own.keys import points_at
 from sqale_grpo.corpus.own.split import is_test
-from sqale_grpo.corpus.own.tables import Column, Table
+from sqale_grpo.corpus.own.tables import Column, SourceTable
 from tests.corpus.own.conftest import lines, rows
 from tests.helpers.company import company_database
 from tests.helpers.corpora import database
@@ -122,8 +122,8 @@ def test_check_names_line_reason_and_remedy(shop: Path, tmp_path: Path, corpus: 
 
 
 def test_names_point_at_tables() -> None:
-    def table(name: str, key: str) -> Table:
-        return Table(name, (Column(key, "INTEGER"),), (key,))
+    def table(name: str, key: str) -> SourceTable:
+        return SourceTable(name, (Column(key, "INTEGER"),), (key,))
 
     for column, parent, key, strength in [
         ("customer_id", "customers", "id", 3),
