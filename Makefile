@@ -4,6 +4,7 @@
 #   make quick           the tests that need no torch: under a minute on two idle cores
 #   make test            the tests that every change must pass, on all cores (JOBS=4 for four, JOBS=0 for one process)
 #   make lint | fix      ruff and mypy | let ruff mend what it can
+#   make servers         the tests that read real Postgres and MariaDB servers, installed from Debian where there are none
 #   make roundings       the tests that touch torch, under other processors' rounding and with two threads
 #   make slow | fuzz     tests of minutes | property tests with many more examples
 #   make vllm-env        an environment with vLLM in .venv-vllm: vLLM itself where there is a GPU, a CPU build for tests elsewhere
@@ -28,7 +29,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TOGETHER = -n $(JOBS) --dist loadfile
 
-.PHONY: demo finding quick test roundings types lint fix slow fuzz vllm-env vllm-test browser bench agent clean install
+.PHONY: demo finding quick test roundings servers types lint fix slow fuzz vllm-env vllm-test browser bench agent clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -38,7 +39,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(TEST_STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) scripts/install.py $(VENV) train test track plot
+	@$(PYTHON) scripts/install.py $(VENV) train test track plot own
 	@touch $@ $(STAMP)
 
 demo: $(STAMP)
@@ -59,6 +60,14 @@ roundings: $(TEST_STAMP)
 	@for rounding in default avx2; do echo "== $$rounding"; \
 		ATEN_CPU_CAPABILITY=$$rounding ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) $(TOGETHER) $(TORCH_TESTS) $(ARGS) || exit 1; done
 	@echo "== two threads"; TEST_THREADS=2 OMP_NUM_THREADS=2 $(BIN)/python -m pytest $(TOGETHER) $(TORCH_TESTS) $(ARGS)
+
+# Tests that start servers are part of `make test`, and are skipped there where none is installed.
+servers: $(TEST_STAMP)
+	@if command -v mariadbd >/dev/null && ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq postgresql mariadb-server; \
+	else echo "error: install Postgres and MariaDB first: apt-get install postgresql mariadb-server"; exit 1; fi
+	$(PYTEST) -m servers $(ARGS)
 
 slow: $(TEST_STAMP)
 	$(PYTEST) -m slow $(ARGS)

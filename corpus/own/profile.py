@@ -4,10 +4,11 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqale_grpo.corpus.own.values import sqlite_type
+from sqale_grpo.corpus.own.wording import titles
 from sqale_grpo.env.connect import read_only_uri
 from sqale_grpo.env.schema import ForeignKey, SchemaGraph
 from sqale_grpo.env.text import fold_name, quote_name
@@ -35,6 +36,7 @@ class Facts:
     distinct: int
     values: tuple[object, ...]
     missing: bool
+    title: str = ""  # the name in words
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Profile:
     columns: tuple[Facts, ...]
     keys: tuple[ForeignKey, ...] = ()
     is_view: bool = False
+    title: str = ""  # the name in words
 
     def of(self, *roles: str) -> list[Facts]:
         """Columns of these roles."""
@@ -71,7 +74,8 @@ def profiles(path: Path) -> list[Profile]:
     with opened(path) as connection:
         found = [_profile(connection, graph, name, False) for name in graph.tables]
         found += [_profile(connection, graph, name, True) for name in graph.views]
-    return [each for each in found if each is not None and each.rows and each.columns]
+    kept = [each for each in found if each is not None and each.rows and each.columns]
+    return [replace(each, title=title) for each, title in zip(kept, titles([each.name for each in kept]), strict=True)]
 
 
 def _profile(connection: sqlite3.Connection, graph: SchemaGraph, name: str, is_view: bool) -> Profile | None:
@@ -88,6 +92,9 @@ def _profile(connection: sqlite3.Connection, graph: SchemaGraph, name: str, is_v
         ]
     except sqlite3.Error:
         return None
+    columns = [
+        replace(each, title=title) for each, title in zip(columns, titles([each.name for each in columns]), strict=True)
+    ]
     return Profile(name, rows, _one_label(columns), keys, is_view)
 
 

@@ -1,7 +1,8 @@
 """Proposed questions for a database that has none: made from templates, run, kept where the answer is one answer."""
 
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -18,7 +19,10 @@ def propose(db_id: str, path: Path, wanted: int, workers: int) -> list[Proposal]
 
     Each ran, gives 1 to 50 rows that hang on no tie, clock or order, and gives others where a condition is left out.
     """
-    candidates = list(islice(_spread(list(proposals(profiles(path)))), wanted * TRIED))
+    made = list(proposals(profiles(path)))
+    texts = Counter(each.question for each in made)
+    clear = [each for each in made if texts[each.question] == 1]  # one text with two queries has no right answer
+    candidates = list(islice(_spread(clear), wanted * TRIED))
     verdicts = judge([(db_id, path, [each.sql for each in candidates])], workers)[db_id]
     good = (each for each, verdict in zip(candidates, verdicts, strict=True) if _is_good(verdict))
     return list(islice(good, wanted))
@@ -42,7 +46,7 @@ def _spread(found: list[Proposal]) -> Iterator[Proposal]:
         yield from (each for each in row if each is not None)
 
 
-def _turn(mine: list[Proposal]):
+def _turn(mine: list[Proposal]) -> Callable[[Proposal], int]:
     """The first of each kind before the second of any."""
     seen: dict[str, int] = {}
     place = {}

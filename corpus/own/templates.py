@@ -4,12 +4,19 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sqale_grpo.corpus.own.keys import singular
+from sqale_grpo.corpus.own import wording
 from sqale_grpo.corpus.own.profile import Facts, Profile
 from sqale_grpo.env.schema import ForeignKey
 from sqale_grpo.env.text import fold_name, quote_name
 
 MOST_GROUPS = 40
+_NO_SUM = frozenset(
+    re.findall(
+        r"\w+",
+        "price rate height weight age percent percentage discount ratio temperature score level low high open close "
+        "value average kg cm",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -35,26 +42,19 @@ def proposals(tables: list[Profile]) -> Iterator[Proposal]:
                     yield from joined(table, parent, key)
 
 
-def words(name: str) -> str:
-    """``OrderItems`` and ``order_items`` as "order items"."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
-    return " ".join(re.split(r"[^0-9A-Za-z\u0080-\uffff']+", parted)).strip().lower() or name
-
-
 def one(table: Profile) -> str:
-    """One row of the table: "order item"."""
-    *rest, last = words(table.name).split()
-    return " ".join([*rest, singular(last)])
+    """One row: "order item"; of a view, whose name is often a phrase, 'entry of "Sales by Year"'."""
+    return f'entry of "{table.name}"' if table.is_view else wording.one(table.title)
 
 
 def many(table: Profile) -> str:
-    """Several rows: "order items"."""
-    name = one(table)
-    if name != words(table.name):
-        return words(table.name)
-    if name.endswith("y") and name[-2:-1] not in "aeiou":
-        return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith(("s", "x", "ch", "sh")) else f"{name}s"
+    """Several rows."""
+    return f'entries of "{table.name}"' if table.is_view else wording.many(table.title)
+
+
+def _adds_up(amount: Facts) -> bool:
+    """Whether a sum of it means something."""
+    return not set(amount.title.split()) & _NO_SUM
 
 
 def _text(value: object) -> str:
@@ -87,7 +87,8 @@ _KEYWORDS = frozenset(
 
 
 def _count(table: Profile) -> Iterator[Proposal]:
-    yield Proposal("count", table.name, f"How many {many(table)} are there?", f"SELECT count(*) FROM {_at(table)}")
+    if not table.is_view:
+        yield Proposal("count", table.name, f"How many {many(table)} are there?", f"SELECT count(*) FROM {_at(table)}")
 
 
 def _where(table: Profile) -> Iterator[Proposal]:
@@ -97,14 +98,14 @@ def _where(table: Profile) -> Iterator[Proposal]:
             yield Proposal(
                 "count where",
                 table.name,
-                f"How many {many(table)} have the {words(column.name)} '{value}'?",
+                f"How many {many(table)} have the {column.title} '{value}'?",
                 f"SELECT count(*) FROM {_at(table)} WHERE {condition}",
             )
             if table.label is not None:
                 yield Proposal(
                     "list where",
                     table.name,
-                    f"List the {words(table.label.name)} of each {one(table)} whose {words(column.name)} is '{value}'.",
+                    f"List the {table.label.title} of each {one(table)} whose {column.title} is '{value}'.",
                     f"SELECT {_col(table.label)} FROM {_at(table)} WHERE {condition}",
                 )
 
@@ -115,7 +116,7 @@ def _distinct(table: Profile) -> Iterator[Proposal]:
         yield Proposal(
             "distinct",
             table.name,
-            f"Which different values does the {words(column.name)} of the {many(table)} take?",
+            f"Which different values does the {column.title} of the {many(table)} take?",
             f"SELECT DISTINCT {_col(column)} FROM {_at(table)}{known}",
         )
 
@@ -128,21 +129,21 @@ def _groups(table: Profile) -> Iterator[Proposal]:
         yield Proposal(
             "group count",
             table.name,
-            f"How many {many(table)} are there for each {words(column.name)}? Give it and the count.",
+            f"How many {many(table)} are there for each {column.title}? Give it and the count.",
             f"SELECT {name}, count(*) FROM {_at(table)} GROUP BY {name}",
         )
         yield Proposal(
             "most common",
             table.name,
-            f"Which {words(column.name)} is the most common among the {many(table)}?",
+            f"Which {column.title} is the most common among the {many(table)}?",
             f"SELECT {name} FROM {_at(table)} GROUP BY {name} ORDER BY count(*) DESC LIMIT 1",
         )
         for amount in table.of("amount")[:2]:
             yield Proposal(
                 "group average",
                 table.name,
-                f"What is the average {words(amount.name)} of the {many(table)} for each {words(column.name)}? "
-                f"Give the {words(column.name)} and the average.",
+                f"What is the average {amount.title} of the {many(table)} for each {column.title}? "
+                f"Give the {column.title} and the average.",
                 f"SELECT {name}, avg({_col(amount)}) FROM {_at(table)} GROUP BY {name}",
             )
 
@@ -154,7 +155,7 @@ def _amounts(table: Profile) -> Iterator[Proposal]:
             yield Proposal(
                 word,
                 table.name,
-                f"What is the {word} {words(amount.name)} of all {many(table)}?",
+                f"What is the {word} {amount.title} of all {many(table)}?",
                 f"SELECT {function}({name}) FROM {_at(table)}",
             )
         if table.label is not None:
@@ -163,7 +164,7 @@ def _amounts(table: Profile) -> Iterator[Proposal]:
                 yield Proposal(
                     f"{word} one",
                     table.name,
-                    f"What is the {words(table.label.name)} of the {one(table)} with the {word} {words(amount.name)}?",
+                    f"What is the {table.label.title} of the {one(table)} with the {word} {amount.title}?",
                     f"SELECT {_col(table.label)} FROM {_at(table)}{known} ORDER BY {name} {order} LIMIT 1",
                 )
             numbers = sorted(value for value in amount.values if isinstance(value, int | float))
@@ -171,7 +172,7 @@ def _amounts(table: Profile) -> Iterator[Proposal]:
             yield Proposal(
                 "above",
                 table.name,
-                f"List the {words(table.label.name)} of each {one(table)} with a {words(amount.name)} above {bound}.",
+                f"List the {table.label.title} of each {one(table)} with a {amount.title} above {bound}.",
                 f"SELECT {_col(table.label)} FROM {_at(table)} WHERE {name} > {bound}",
             )
 
@@ -185,21 +186,21 @@ def _dates(table: Profile) -> Iterator[Proposal]:
             yield Proposal(
                 "in year",
                 table.name,
-                f"How many {many(table)} have a {words(date.name)} in {middle}?",
+                f"How many {many(table)} have a {date.title} in {middle}?",
                 f"SELECT count(*) FROM {_at(table)} WHERE strftime('%Y', {name}) = '{middle}'",
             )
             known = f" WHERE {name} IS NOT NULL" if date.missing else ""
             yield Proposal(
                 "by year",
                 table.name,
-                f"How many {many(table)} are there for each year of their {words(date.name)}? Give both.",
+                f"How many {many(table)} are there for each year of their {date.title}? Give both.",
                 f"SELECT strftime('%Y', {name}), count(*) FROM {_at(table)}{known} GROUP BY 1",
             )
         if table.label is not None:
             yield Proposal(
                 "latest",
                 table.name,
-                f"What is the {words(table.label.name)} of the {one(table)} with the latest {words(date.name)}?",
+                f"What is the {table.label.title} of the {one(table)} with the latest {date.title}?",
                 f"SELECT {_col(table.label)} FROM {_at(table)} ORDER BY {name} DESC LIMIT 1",
             )
 
@@ -208,12 +209,13 @@ def _link(child: Profile, parent: Profile, key: ForeignKey) -> tuple[str, str]:
     """(FROM clause with aliases c and p, the parent in words)."""
     mine, theirs = key.columns[0], key.parent_columns[0]
     on = f"{_col(mine, 'c')} = {_col(theirs, 'p')}"
-    return f"{_at(child)} c JOIN {_at(parent)} p ON {on}", _role_of(key, parent)
+    return f"{_at(child)} c JOIN {_at(parent)} p ON {on}", _role_of(child, key, parent)
 
 
-def _role_of(key: ForeignKey, parent: Profile) -> str:
+def _role_of(child: Profile, key: ForeignKey, parent: Profile) -> str:
     """The parent as this key means it: billing_customer_id is the "billing customer"."""
-    said = re.sub(r"\s*(id|key|code|no|fk)$", "", words(key.columns[0])).strip()
+    title = next((column.title for column in child.columns if column.name == key.columns[0]), "")
+    said = re.sub(r"\s*(id|key|code|no|fk)$", "", title).strip()
     return said if said and said.split()[-1] == one(parent).split()[-1] else one(parent)
 
 
@@ -234,22 +236,23 @@ def _joined(child: Profile, parent: Profile, key: ForeignKey) -> Iterator[Propos
             yield Proposal(
                 "list of parent",
                 child.name,
-                f"List the {words(child.label.name)} of each {one(child)} that belongs to the {called} '{value}'.",
+                f"List the {child.label.title} of each {one(child)} that belongs to the {called} '{value}'.",
                 f"SELECT {_col(child.label, 'c')} FROM {source} WHERE {where}",
             )
-        for amount in child.of("amount")[:1]:
+        for amount in [each for each in child.of("amount") if _adds_up(each)][:1]:
             yield Proposal(
                 "total of parent",
                 child.name,
-                f"What is the total {words(amount.name)} of the {many(child)} of the {called} '{value}'?",
+                f"What is the total {amount.title} of the {many(child)} of the {called} '{value}'?",
                 f"SELECT sum({_col(amount, 'c')}) FROM {source} WHERE {where}",
             )
     if child.label is not None and child.label.values:
         value = child.label.values[len(child.label.values) // 2]
+        asked = called if called.endswith(label.title) else f"{label.title} of the {called}"
         yield Proposal(
             "parent of",
             child.name,
-            f"What is the {words(label.name)} of the {called} of the {one(child)} '{value}'?",
+            f"What is the {asked} of the {one(child)} '{value}'?",
             f"SELECT {name} FROM {source} WHERE {_col(child.label, 'c')} = {_text(value)}",
         )
 
@@ -262,24 +265,25 @@ def _most(child: Profile, parent: Profile, key: ForeignKey) -> Iterator[Proposal
     yield Proposal(
         "most children",
         child.name,
-        f"Which {called} has the most {many(child)}? Give its {words(label.name)}.",
+        f"Which {called} has the most {many(child)}? Give its {label.title}.",
         f"SELECT {_col(label, 'p')} FROM {source} GROUP BY {_col(theirs, 'p')} ORDER BY count(*) DESC LIMIT 1",
     )
-    yield Proposal(
-        "no children",
-        parent.name,
-        f"Which {many(parent)} have no {many(child)}? Give their {words(label.name)}.",
-        f"SELECT {_col(label, 'p')} FROM {_at(parent)} p WHERE NOT EXISTS "
-        f"(SELECT 1 FROM {_at(child)} c WHERE {_col(mine, 'c')} = {_col(theirs, 'p')})",
-    )
+    if sum(other.parent == key.parent for other in child.keys) == 1:  # else it is open which key is meant
+        yield Proposal(
+            "no children",
+            parent.name,
+            f"Which {many(parent)} have no {many(child)}? Give their {label.title}.",
+            f"SELECT {_col(label, 'p')} FROM {_at(parent)} p WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {_at(child)} c WHERE {_col(mine, 'c')} = {_col(theirs, 'p')})",
+        )
     for category in parent.of("category")[:2]:
         name = _col(category, "p")
         if not category.missing:
             yield Proposal(
                 "group by parent",
                 child.name,
-                f"How many {many(child)} are there for each {words(category.name)} of their {called}? "
-                f"Give the {words(category.name)} and the count.",
+                f"How many {many(child)} are there for each {category.title} of their {called}? "
+                f"Give the {category.title} and the count.",
                 f"SELECT {name}, count(*) FROM {source} GROUP BY {name}",
             )
 
