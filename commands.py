@@ -1,6 +1,7 @@
 """The programs of this project: ``sqale-grpo COMMAND ...``, and the same as ``python -m sqale_grpo.COMMAND ...``."""
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from sqale_grpo.env.program import run_program
 
 PIPED = "200"  # columns where nobody looks at a terminal: a table is as wide as it needs, to be searched and pasted
 AGAIN = "stopped; the same command goes on with what is left"
+UNDER_WAY = "interrupted; --resume goes on where the run's folder is there, else start it again"
 
 
 class Command(NamedTuple):
@@ -24,7 +26,10 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "demo": Command("watch GRPO teach a tiny policy", AGAIN),
-    "train": Command("train as a configuration says", "interrupted; --resume goes on from the last checkpoint"),
+    "train": Command(
+        "train as a configuration says",
+        UNDER_WAY,
+    ),
     "evaluate": Command("evaluate a model; print tables of evaluations; replay an episode", AGAIN),
     "report": Command("one page with a run's curves and episodes"),
     "export": Command("write a checkpoint as a folder that others can load", "stopped; there is no export yet"),
@@ -46,18 +51,27 @@ sqale-grpo COMMAND --help says more. Start with: sqale-grpo demo
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None and not sys.stdout.isatty():
-        os.environ.setdefault("COLUMNS", PIPED)
+    if arguments is None:
+        _fit_output()
     name, rest = (words[0], words[1:]) if words else ("--help", [])
     if name in COMMANDS:
         return run_program(lambda: import_module(f"sqale_grpo.{name}.command").main(rest), COMMANDS[name].stopped)
     return run_program(lambda: _other(name))
 
 
+def _fit_output() -> None:
+    """Tables as wide as they need where no terminal is; a question mark for what an encoding lacks, not an error."""
+    if not sys.stdout.isatty():
+        os.environ.setdefault("COLUMNS", PIPED)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
 def run_package(name: str, package: str | None) -> int:
     """What ``python -m`` runs of the package ``name``; ``package`` is what Python took it for."""
     if package != f"sqale_grpo.{name}":
         return run_program(lambda: _moved(name))
+    _fit_output()
     return main([name, *sys.argv[1:]])
 
 

@@ -62,7 +62,7 @@ def _lengths(corpus: PreparedCorpus) -> list[tuple[str, ...]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sqale-grpo corpus", description=__doc__)
+    parser = argparse.ArgumentParser(prog="sqale-grpo corpus", description=(__doc__ or "").replace("``", "`"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_parsers(commands)
     one = commands.add_parser("prepare", help="write the index and the databases of a corpus, once")

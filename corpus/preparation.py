@@ -99,7 +99,18 @@ def print_summary(summary: dict[str, Any], out: Path) -> None:
     table.columns[1].justify = "right"
     for label, value in summary_rows(summary):
         table.add_row(Text(harmless(label)), f"{value:,}")
-    Console(stderr=True).print(table)
+    console = Console(stderr=True)
+    console.print(table)
+    example = _first_dropped(out)
+    if example:
+        why = f"{example['reason']}: {example['detail']}" if example["detail"] else example["reason"]
+        text = f"dropped ones are listed in {out / DROPPED}, such as {example['question_id']}: {why}"
+        console.print(Text(harmless(text)), soft_wrap=True)
+
+
+def _first_dropped(out: Path) -> dict[str, str] | None:
+    with (out / DROPPED).open(encoding="utf-8") as file:
+        return next((json.loads(line) for line in file), None)
 
 
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, int]]:

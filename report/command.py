@@ -8,6 +8,7 @@ RUN is a run's folder, with the evaluations in it, or an evaluation's. Several a
 
 import argparse
 import signal
+import time
 from pathlib import Path
 
 from sqale_grpo.env.text import harmless
@@ -15,12 +16,21 @@ from sqale_grpo.report.folders import ReportError
 from sqale_grpo.report.page import GROUPS, Page, write_report
 from sqale_grpo.report.watch import HOST, make_server
 
+WAIT_SECONDS = 0.5
+
 
 def watch(runs: list[Path], port: int, groups: int) -> None:
-    """Serve the report until Ctrl-C. Raises ReportError where a folder or the port is not usable."""
+    """Serve the report until Ctrl-C. Raises ReportError where a folder or the port is not usable.
+
+    A run that has not begun is waited for, where the folder that it will lie in is there.
+    """
     for run in runs:
-        if not run.is_dir():
+        if not run.parent.is_dir():
             raise ReportError(f"there is no folder {run}: name a run's folder, OUTPUT/NAME of its configuration")
+        if not run.is_dir():
+            print(f"there is no {run} yet: waiting for it to begin; Ctrl-C ends this", flush=True)
+        while not run.is_dir():
+            time.sleep(WAIT_SECONDS)
     try:
         server = make_server(runs, Page(groups), port)
     except OSError as error:

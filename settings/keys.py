@@ -205,7 +205,7 @@ class TrainConfig(DeviceConfig):
 
 @dataclass
 class EvaluateConfig(AskedConfig, SamplingConfig):
-    """The evaluation before and after a run."""
+    """The evaluation that `sqale-grpo demo` makes before and after; a training run makes none."""
 
     split: str = key("test", "card", "split to evaluate on")
     query_seconds: float = evaluation_seconds()

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedModel, TrainerCallback
 
+from sqale_grpo.rollout.policy import is_vision
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.train.sharded import copy_value, reshard, set_value, whole_value
@@ -37,7 +38,8 @@ def with_adapters(policy: PreTrainedModel, config: Config) -> PreTrainedModel | 
         r=model.lora_rank,
         lora_alpha=model.lora_alpha,
         target_modules=list(model.lora_targets),
-        exclude_modules=VISION,
+        # Where there is no vision tower PEFT would warn that nothing was excluded.
+        exclude_modules=VISION if any(map(is_vision, dict(policy.named_modules()))) else None,
         lora_dropout=0.0,
         task_type="CAUSAL_LM",
     )

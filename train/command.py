@@ -8,7 +8,9 @@ import argparse
 
 from rich.console import Console
 
+from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.corpora import check_prepared, gold_limit
 from sqale_grpo.settings.docs import keys_markdown
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.load import load_words, split_words, to_yaml
@@ -32,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dry_run:
         print_plan(config, console)
         return 0
+    resolve_policy(config.model.path)
+    if config.corpus.source is None:
+        check_prepared(config.corpus, config.corpus.split, gold_limit(config, config.corpus.split))
     console.print("loading torch, transformers and trl: some ten seconds", style="dim")
     # Late, so that a plan and every error above come without torch.
     from sqale_grpo.train.run import run
@@ -41,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sqale-grpo train", description=__doc__)
+    parser = argparse.ArgumentParser(prog="sqale-grpo train", description=(__doc__ or "").replace("``", "`"))
     parser.add_argument("inputs", nargs="*", metavar="CONFIG | section.key=value", help="YAML files, then overrides")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the run's folder")

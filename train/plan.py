@@ -111,17 +111,18 @@ def totals(config: Config) -> Table:
         ("episodes in all", f"{episodes * train.updates:,}"),
         ("questions drawn", f"{train.questions_per_update * train.updates:,}"),
         ("tokens an update", f"at most {most:,} (every episode at its budget of {rollout.max_episode_tokens:,})"),
-        ("tokens in all", f"at most {most * train.updates / 1e9:,.2f} billion"),
+        ("tokens in all", f"at most {_large(most * train.updates)}"),
         ("tables a database", f"{config.sampler.min_tables} to {config.sampler.max_tables}, uniform"),
         ("turns", f"{config.env.tool_turns} with tools, then 1 final"),
-        (
-            "evaluation",
-            f"{config.evaluate.questions} questions of {config.evaluate.split}, schema {config.evaluate.schema}",
-        ),
+        ("evaluation", "none while it trains; sqale-grpo evaluate measures its checkpoints"),
         ("run folder", f"{config.output}/{config.name}"),
     ):
         table.add_row(*row)
     return table
+
+
+def _large(number: int) -> str:
+    return f"{number / 1e9:,.2f} billion" if number >= 1e9 else f"{number / 1e6:,.1f} million"
 
 
 def shape_table(config: Config, world_sizes: Iterable[int]) -> Table:
@@ -152,8 +153,8 @@ def shape_table(config: Config, world_sizes: Iterable[int]) -> Table:
 def schedule_table(config: Config) -> Table:
     """Learning rate, gate and mixture at the updates where a schedule bends, with the questions expected a bucket."""
     curriculum, schedule = config.curriculum, config.curriculum.schedule()
-    table = Table(title=f"schedules (curriculum strength {curriculum.strength:g})")
-    for column in ("update", "learning rate", "gate closed", *(f"{name} (questions)" for name in NAMES)):
+    table = Table(title=f"schedules (curriculum strength {curriculum.strength:g}); of each bucket: share (questions)")
+    for column in ("update", "learning rate", "gate closed", *(name.replace("_", " ") for name in NAMES)):
         table.add_column(column, justify="right")
     for update in turning_points(config):
         gate = gate_probability(update, curriculum.gate_start, curriculum.gate_updates)
