@@ -99,7 +99,9 @@ def _choose(db_id: str, found: list[FoundKey], how: str) -> list[FoundKey]:
         return likely
     usual = ",".join(str(found.index(each) + 1) for each in likely) or "none"
     while True:
-        answer = input(f"declare which? numbers, all, none [{usual}] ").strip().lower() or usual
+        # Printed, since input() writes its prompt to standard error.
+        print(f"declare which? numbers, all, none [{usual}] ", end="", flush=True)
+        answer = input().strip().lower() or usual
         if answer in ("all", "none"):
             return found if answer == "all" else []
         try:

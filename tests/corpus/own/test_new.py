@@ -1,6 +1,10 @@
 """Questions of a new corpus: their files, the split, proposals, more of them; and every mistake in one sentence."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -227,3 +231,31 @@ def test_two_sources_of_one_name(shop: Path, tmp_path: Path, corpus: Callable[..
     assert "would both be the database 'shop': name them, as in shop_2=" in capsys.readouterr().err
     assert corpus("new", tmp_path / "own", shop, f"shop_2={twin}") == 0
     assert sorted(path.name for path in (tmp_path / "own").glob("*.sqlite")) == ["shop.sqlite", "shop_2.sqlite"]
+
+
+def test_keys_are_asked_about_on_a_terminal(tmp_path: Path) -> None:
+    source = database(
+        tmp_path / "shop.sqlite",
+        "CREATE TABLE city (id INTEGER PRIMARY KEY);"
+        "CREATE TABLE shop (id INTEGER PRIMARY KEY, city_id INT, cityid INT);"
+        "INSERT INTO city VALUES (1), (2); INSERT INTO shop VALUES (1, 1, 2);",
+    )
+    near, far = pty.openpty()
+    words = [sys.executable, "-m", "sqale_grpo", "corpus", "new", str(tmp_path / "own"), str(source)]
+    program = subprocess.Popen(words, stdin=far, stdout=far, stderr=subprocess.DEVNULL, close_fds=True)
+    os.close(far)
+    told = b""
+    answers = iter([b"seven\n", b"2\n"])
+    try:
+        while True:
+            told += os.read(near, 4_096)
+            if told.endswith(b"] "):
+                os.write(near, next(answers))
+                told += b"\n"
+    except OSError:  # the other end is closed
+        pass
+    assert program.wait(60) == 0, told
+    os.close(near)
+    assert b"1. shop.city_id -> city.id" in told and b"give numbers of the list" in told
+    keys = rows(tmp_path / "own" / "shop.sqlite", "SELECT \"from\" FROM pragma_foreign_key_list('shop')")
+    assert keys == [("cityid",)]
