@@ -40,6 +40,8 @@ def take_earlier(staging: Staging, out: Path, key: dict[str, Any], digests: dict
 
     ``digests``: of the databases as they are now. Returns how many questions that were.
     """
+    if key.get("counter_databases"):  # chosen with the verdict, and not kept in a form that could be taken over
+        return 0
     taken = 0
     for folder, marker in _earlier(out, key):
         known = marker[FILES]
