@@ -169,7 +169,8 @@ def with_names(config: EvaluationConfig, model: str | Path | None = None) -> Eva
 def usual_output(model: str) -> str:
     """Where evaluations of a model lie: with the run of a checkpoint, where its card and its report look for them."""
     run = Path(model).parent
-    return str(run / EVALUATIONS if (run / CONFIG).is_file() else Path("runs") / EVALUATIONS)
+    trained = Path(model).is_dir() and (run / CONFIG).is_file()
+    return str(run / EVALUATIONS if trained else Path("runs") / EVALUATIONS)
 
 
 def _benchmark(corpus: CorpusConfig) -> str:

@@ -49,7 +49,7 @@ def as_trained(model: str | Path, corpus: str) -> dict[str, Any]:
     """
     saved = Path(model).parent / CONFIG
     try:
-        config = load_config([saved]) if saved.is_file() else None
+        config = load_config([saved]) if Path(model).is_dir() and saved.is_file() else None
     except ConfigError:
         config = None
     if config is None or config.corpus.name != corpus:

@@ -80,7 +80,7 @@ def test_work_on_other_inputs_is_not_thrown_away(tmp_path: Path, monkeypatch: py
         silent(source, out)
     monkeypatch.undo()
     json_lines(source / "questions.jsonl", [{"db_id": "shop", "question": "?", "sql": GOOD}])
-    with pytest.raises(CorpusError, match="the files of the source have changed: delete the folder"):
+    with pytest.raises(CorpusError, match="the files of the source have changed: delete that folder"):
         silent(source, out)
 
 

@@ -135,7 +135,7 @@ def test_the_same_call_returns_at_once_and_another_is_refused(tmp_path: Path) ->
     written = (out / "index.parquet").stat().st_mtime_ns
     assert len(silent(source, out, workers=2)) == 2
     assert (out / "index.parquet").stat().st_mtime_ns == written
-    with pytest.raises(CorpusError, match=r"its limit was None and now is 1: delete the folder or name another --out"):
+    with pytest.raises(CorpusError, match=r"its limit was None and now is 1: delete that folder, or name another one"):
         silent(source, out, limit=1)
     json_lines(source / "questions.jsonl", [{"db_id": "shop", "question": "?", "sql": GOOD}])
     with pytest.raises(CorpusError, match="the files of the source have changed"):

@@ -11,7 +11,7 @@ from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.corpus.earlier import take_earlier
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.settings.corpora import open_split, split_folder
-from sqale_grpo.settings.sections import CorpusConfig
+from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
 from tests.corpus.own.conftest import lines
 from tests.helpers.corpora import json_lines, own_questions
 
@@ -25,7 +25,7 @@ def own(tmp_path: Path) -> Path:
 
 def opened(own: Path, tmp_path: Path) -> PreparedCorpus:
     corpus = CorpusConfig(name="jsonl", source=str(own), prepared=str(tmp_path / "prepared"))
-    return open_split(corpus, "train", 30.0, 10_000)
+    return open_split(corpus, "train", 30.0, EnvConfig())
 
 
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
