@@ -79,6 +79,13 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         raise
 
 
+def open_to_others(path: str | Path) -> None:
+    """Give a file the permissions of any new file: libraries write some that their owner alone may read."""
+    umask = os.umask(0o022)  # there is no way to read it without setting it
+    os.umask(umask)
+    os.chmod(path, 0o666 & ~umask)
+
+
 def partial_path(path: Path) -> Path:
     """Where ``path`` is written until it is whole."""
     return path.with_name(f"{path.name}{PARTIAL}")

@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from sqale_grpo.env.files import open_to_others
 from sqale_grpo.rollout.policy import is_vision
 from sqale_grpo.settings.check import ConfigError
 
@@ -88,6 +89,7 @@ def export_weights(
                 name: _written(name, original, new, source, dtype) for name, at in original.place.items() if at == file
             }
             save_file(tensors, out / file, metadata={"format": "pt"})
+            open_to_others(out / file)  # a server in a container and a colleague load it too
     return _finish(base, out, list(original.files), sum(name is not None for name in source.values()))
 
 

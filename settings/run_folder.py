@@ -8,7 +8,7 @@ import shutil
 from io import FileIO
 from pathlib import Path
 
-from sqale_grpo.env.files import hold_folder
+from sqale_grpo.env.files import hold_folder, open_to_others
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten, load_config, save_config
@@ -57,6 +57,8 @@ def finish_checkpoint(checkpoint: Path, keep: int) -> None:
 
     What a kill cut off goes too. The trainer's own rotation would remove the last whole checkpoint before this one is.
     """
+    for weights in checkpoint.glob("*.safetensors"):
+        open_to_others(weights)
     (checkpoint / COMPLETE).touch()
     folders = _checkpoints(checkpoint.parent)
     kept = [folder for folder in folders if (folder / COMPLETE).exists()][-keep:]

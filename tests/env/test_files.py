@@ -16,6 +16,7 @@ from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.files import (
     LOCK,
     hold_folder,
+    open_to_others,
     partial_path,
     read_json_lines,
     whole_file,
@@ -242,3 +243,14 @@ def test_lines_are_read_after_a_cut(tmp_path: Path) -> None:
     assert read_json_lines(path, lambda line: line["a"] != 3)[1] == [3, 4, 5, 6]
     path.write_bytes(b'{"a": 1}\n{"a": "\xe2\x80')
     assert read_json_lines(path) == ([{"a": 1}], [2])
+
+
+def test_a_file_of_its_owner_alone_is_opened_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.touch(0o600)
+    before = os.umask(0o027)
+    try:
+        open_to_others(path)
+    finally:
+        assert os.umask(before) == 0o027
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
