@@ -84,10 +84,24 @@ def _rename(tree: exp.Expr, tables: Iterable[SourceTable]) -> None:
             column.set("catalog", None)
 
 
+def _said(node: exp.Expr | None) -> str:
+    """A part of a date by its name; Postgres writes 'month'::text where it shows a view."""
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    return node.name.upper() if node is not None else ""
+
+
+def _moment(node: exp.Expr) -> exp.Expr:
+    """A cast to a moment with a zone: moments are in UTC here."""
+    if isinstance(node, exp.Cast) and node.to.is_type("timestamptz"):
+        return exp.Anonymous(this="DATETIME", expressions=[node.this])
+    return node
+
+
 def _part(node: exp.Expr) -> exp.Expr:
     """EXTRACT(YEAR FROM d), YEAR(d) and their like: a whole number of strftime."""
     if isinstance(node, exp.Extract):
-        part, value = node.name.upper(), node.expression
+        part, value = _said(node.this), node.expression
     elif type(node) in _PART_CLASSES:
         part, value = _PART_CLASSES[type(node)], node.this
     else:
@@ -114,7 +128,7 @@ def _start(node: exp.Expr) -> exp.Expr:
     """DATE_TRUNC('month', d): the day that the month begins with."""
     if not isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
         return node
-    unit = node.text("unit").upper()
+    unit = _said(node.args.get("unit"))
     if unit not in _STARTS:
         return node
     shown = _STARTS[unit]
@@ -165,4 +179,4 @@ def _count(node: exp.Expr) -> exp.Expr:
     return exp.Count(this=exp.Star()) if named else node
 
 
-_CHANGES: tuple[Callable[[exp.Expr], exp.Expr], ...] = (_part, _start, _ends, _later, _count)
+_CHANGES: tuple[Callable[[exp.Expr], exp.Expr], ...] = (_part, _start, _moment, _ends, _later, _count)
