@@ -104,6 +104,7 @@ class CopyBuilder:
                 self._create(connection, facts.name)
                 fill(connection, facts, changed[fold_name(facts.name)], rows, backwards)
             left_out = frozenset(other for other in others if not self._take_over(connection, other))
+            self._create_views(connection)
             connection.execute("COMMIT")
             connection.execute("DETACH source")
             connection.set_authorizer(None)
@@ -118,6 +119,18 @@ class CopyBuilder:
         for kind, name, sql in self._catalog:
             if fold_name(name) == fold_name(table) and sql and kind != "virtual":
                 connection.execute(sql)
+
+    def _create_views(self, connection: sqlite3.Connection) -> None:
+        """Make the source's views: an answer may read one. A view over a table that is not here fails when it is read.
+
+        SQLite compiles none of them now, so that views which double each other cost nothing.
+        """
+        stored = "SELECT sql FROM source.sqlite_master WHERE type = 'view' AND sql IS NOT NULL ORDER BY rowid"
+        for (sql,) in connection.execute(stored).fetchall():
+            try:
+                connection.execute(sql)
+            except sqlite3.Error as error:
+                refused(error)
 
     def _take_over(self, connection: sqlite3.Connection, table: str) -> bool:
         """Copy a table that the gold query does not read; False where it is too large, or of a kind that cannot be."""

@@ -9,6 +9,7 @@ from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
 from sqale_grpo.reward import Copies, regardless_of_copies, score_candidate, score_group
 from sqale_grpo.reward.copy_builders import CopyBuilders, copy_builders
 from sqale_grpo.sampler import open_episode_database
+from tests.helpers.corpora import database
 from tests.reward.test_score import Question
 
 GOLD = "SELECT count(*) FROM customer WHERE city = 'Bonn'"
@@ -152,3 +153,22 @@ def test_copies_of_a_narrowed_large_database(shop_file, tmp_path):
         assert score_candidate(GOLD, database.path, GOLD, sandbox, copies=copies).tier == "equivalent"
         both = f"{GOLD} AND id NOT IN (SELECT customer_id FROM orders WHERE total < 0)"
         assert score_candidate(GOLD, database.path, both, sandbox, copies=copies).tier == "equivalent"
+
+
+def test_an_answer_that_reads_a_view_is_right_on_copies_too(tmp_path):
+    path = database(
+        tmp_path / "shop.sqlite",
+        "CREATE TABLE sale (id INTEGER PRIMARY KEY, city TEXT, paid INTEGER);"
+        + "".join(f"INSERT INTO sale VALUES ({n}, '{city}', {n % 3});" for n, city in enumerate(("Bonn", "Rome") * 9))
+        + "CREATE VIEW of_bonn AS SELECT * FROM sale WHERE city = 'Bonn'; CREATE VIEW lost AS SELECT * FROM gone;",
+    )
+    gold = "SELECT count(*) FROM sale WHERE city = 'Bonn' AND paid = 1"
+    scratch = tmp_path / "copies"
+    scratch.mkdir()
+    with Sandbox(path) as sandbox:
+        copies = Copies(gold, ("sale",), (0, 1), sandbox, scratch)
+        outcome = score_candidate(gold, path, "SELECT count(*) FROM of_bonn WHERE paid = 1", sandbox, copies=copies)
+        assert (outcome.tier, outcome.lucky) == ("equivalent", False)
+        constant = score_candidate(gold, path, "SELECT 3 FROM of_bonn LIMIT 1", sandbox, copies=copies)
+        assert (constant.tier, constant.lucky) == ("executable", True)
+        copies.close()
