@@ -36,7 +36,7 @@ def database_digest(recipe: DatabaseRecipe) -> str:
 
 
 def take_earlier(staging: Staging, out: Path, key: dict[str, Any], digests: dict[str, str]) -> int:
-    """Judge what the newest preparation beside ``out`` with the same ``key``, but for its source, has judged.
+    """Judge what the newest preparation beside ``out`` with the same ``key``, except for its source, has judged.
 
     ``digests``: of the databases as they are now. Returns how many questions that were.
     """
