@@ -50,6 +50,7 @@ def walk(commands: list[str]) -> dict[str, str]:
     return told
 
 
+@pytest.mark.slow
 def test_the_road_from_a_database_to_an_answer(place: Path) -> None:
     company_database(place / "company.sqlite")
     company_csv(place / "questions.csv")
@@ -68,6 +69,7 @@ def test_the_road_from_a_database_to_an_answer(place: Path) -> None:
     assert "sqale_agent.py --model exports/own" in told[export] and told[ask].strip()
 
 
+@pytest.mark.slow
 def test_the_road_of_the_readme(place: Path) -> None:
     (place / "path" / "to").mkdir(parents=True)
     company_database(place / "path" / "to" / "shop.sqlite")

@@ -39,9 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
         check_prepared(config.corpus, config.corpus.split, gold_limit(config, config.corpus.split))
     console.print("loading torch, transformers and trl: some ten seconds", style="dim")
     # Late, so that a plan and every error above come without torch.
+    from sqale_grpo.train.next_steps import next_lines
     from sqale_grpo.train.run import run
 
     run(config, options.resume, console)
+    console.print("\n".join(next_lines(config)), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 

@@ -21,7 +21,7 @@ from sqale_grpo.train.anchor import with_adapters
 from sqale_grpo.train.backend_check import check_backend
 from sqale_grpo.train.experiment import make_experiment
 from sqale_grpo.train.launch import check_resumed_launch, check_world_size, start_deepspeed_on_cpu, uses_fsdp
-from sqale_grpo.train.next_steps import is_finished, next_lines
+from sqale_grpo.train.next_steps import is_finished
 from sqale_grpo.train.plan import warmup_steps
 from sqale_grpo.train.preflight import (
     check_built,
@@ -187,5 +187,4 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
     except BaseException:
         progress.stop()
         raise
-    console.print("\n".join(next_lines(config)), markup=False, highlight=False, soft_wrap=True)
     return FinishedRun(folder, trainer)

@@ -20,6 +20,7 @@ from sqale_grpo.train.preflight import (
     check_trackers,
     eligible_questions,
 )
+from tests.helpers.corpora import GOOD, own_questions
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def config(*overrides: str) -> Config:
     ("check", "overrides", "says"),
     [
         (lambda made: read_prompts(made.env.prompts), ["env.prompts=nowhere.json"], "no prompts file at nowhere.json"),
-        (check_model_path, ["model.path=./nowhere"], "there is no folder ./nowhere; name a run's folder"),
+        (check_model_path, ["model.path=./nowhere"], "there is no folder ./nowhere; "),
         (check_model_path, ["model.path=/a/b/c"], "or a model on the Hub"),
         (check_model_path, ["model.path=configs"], "configs is no run's folder and holds neither config.json nor"),
     ],
@@ -137,10 +138,11 @@ def test_a_corpus_with_copies_is_another_folder() -> None:
     assert run_evaluation_config(measured, "x", "demo").reward.counter_databases == 2
 
 
-def test_a_corpus_is_prepared_within_the_time_that_a_policys_query_has() -> None:
-    mine = config("corpus.name=jsonl", "corpus.source=my_data", "env.query_seconds=7", "evaluate.query_seconds=40")
+def test_a_corpus_is_prepared_within_the_time_that_a_policys_query_has(tmp_path: Path) -> None:
+    source = f"corpus.source={own_questions(tmp_path, [GOOD])}"
+    mine = config("corpus.name=jsonl", source, "env.query_seconds=7", "evaluate.query_seconds=40")
     assert (gold_limit(mine, "train"), gold_limit(mine, "test")) == (7, 40)
-    slower = config("corpus.name=jsonl", "corpus.source=my_data", "env.query_seconds=8")
+    slower = config("corpus.name=jsonl", source, "env.query_seconds=8")
     assert prepared_folder(mine, "train") != prepared_folder(slower, "train")
     assert gold_limit(config("corpus.name=demo"), "train") == gold_limit(config("corpus.name=demo"), "test")
 
