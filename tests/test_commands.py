@@ -122,7 +122,8 @@ def test_ctrl_c_at_any_stage_is_no_traceback(after: float, tmp_path: Path) -> No
     time.sleep(after)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in said, said
+    # Interrupted in code that a library makes of text, Python ends by the signal itself; a shell calls both 130.
+    assert process.returncode in (130, -signal.SIGINT) and "Traceback" not in said, said
     assert said.splitlines()[-1] == commands.AGAIN
 
 
