@@ -148,8 +148,8 @@ def prepare_sqale(folder: Path, databases: int, shards: int, workers: int, copie
     """Prepare a generated set, with ``copies`` counter-databases a question; figures of the run."""
     write_sqale(folder / "in", databases, shards)
     body = """
-workers, copies = int(sys.argv[3]), int(sys.argv[4])
-corpus = prepare("sqale", sys.argv[1], sys.argv[2], workers=workers, counter_databases=copies, progress=False)
+limits = {"workers": int(sys.argv[3]), "counter_databases": int(sys.argv[4])}
+corpus = prepare("sqale", sys.argv[1], sys.argv[2], progress=False, **limits)
 result = dict(kept=len(corpus), rows=sum(record["rows"] for record in corpus.databases()))
 """
     found = measure("from sqale_grpo.corpus import prepare", body, folder / "in", folder / "out", workers, copies)

@@ -172,17 +172,25 @@ def redraw(
     ]
     hot = set(new.hot)
     for group in groups:
-        values = [tuple(row[place] for place in group.places) for row in rows]
+        values = keys_of(rows, group.places)
         kept = parent_keys(group, parents, facts_of, hot_only=False)
-        pool = [each for each in values if kept is None or None in each or each in kept] or values
+        pool = values if kept is None else [each for each in values if each in kept or None in each] or values
         wanted = parent_keys(group, parents, facts_of, hot_only=True)
-        favoured = [each for each in pool if wanted and each in wanted]
+        favoured = [each for each in pool if each in wanted] if wanted else []
         for index, row in enumerate(new.rows):
-            lost = kept is not None and None not in values[index] and values[index] not in kept
+            lost = kept is not None and values[index] not in kept and None not in values[index]
             if lost or chance.random() < strength.redraw:
                 drawn = chance.choice(favoured if favoured and index in hot and chance.random() < 0.6 else pool)
                 for place, value in zip(group.places, drawn, strict=True):
                     row[place] = value
+
+
+def keys_of(rows: Sequence[Sequence[Any]], places: Sequence[int]) -> list[tuple]:
+    """What rows hold at some places."""
+    if len(places) == 1:
+        (place,) = places
+        return [(row[place],) for row in rows]
+    return [tuple(row[place] for place in places) for row in rows]
 
 
 def parent_keys(
@@ -195,8 +203,7 @@ def parent_keys(
     if not set(group.columns) <= set(names):
         return None
     places = [names.index(name) for name in group.columns]
-    indices = new.hot if hot_only else range(new.old)
-    return {tuple(new.rows[index][place] for place in places) for index in indices}
+    return set(keys_of([new.rows[index] for index in new.hot] if hot_only else new.rows[: new.old], places))
 
 
 def put_values(

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from sqale_grpo.env.authorizer import FUNCTIONS
+from sqale_grpo.env.query import decode
 from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.env.verdict import BY_CODE
 from sqale_grpo.reward.counter import Changed, CopyPlan, Foreign, TableFacts, change_tables
@@ -64,7 +65,7 @@ class CopyBuilder:
 
     def _open(self, target: str) -> sqlite3.Connection:
         connection = sqlite3.connect(target, uri=True, isolation_level=None)
-        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+        connection.text_factory = decode
         for setting in SETTINGS:
             connection.execute(f"PRAGMA {setting}")
         try:
@@ -84,10 +85,10 @@ class CopyBuilder:
             raise NoCopy(f"{table} is no base table")
         facts = table_facts(connection, table)
         listed = ", ".join(map(quote_name, facts.columns))
+        connection.text_factory = str  # text that is not UTF-8 is an error here, and there is no copy
         found = connection.execute(f"SELECT {listed} FROM source.{quote_name(table)} NOT INDEXED LIMIT {ROWS}")
         rows = found.fetchall()
-        if any(isinstance(value, str) and not value.isascii() and has_bytes(value) for row in rows for value in row):
-            raise NoCopy(f"{table} holds text that is not UTF-8")
+        connection.text_factory = decode
         return facts, rows
 
     def build(self, target: str, seed: int, others: Iterable[str] = (), backwards: bool = False) -> "Copy":
@@ -284,8 +285,3 @@ def stored(connection: sqlite3.Connection, insert: str, row: Sequence) -> bool:
 def stored_columns(connection: sqlite3.Connection, table: str) -> list[str]:
     """The columns of a table of the source that rows store."""
     return [row[1] for row in connection.execute(f"PRAGMA source.table_xinfo({quote_name(table)})") if row[6] == 0]
-
-
-def has_bytes(text: str) -> bool:
-    """Does a decoded text stand for bytes that are not UTF-8?"""
-    return any("\udc80" <= sign <= "\udcff" for sign in text)

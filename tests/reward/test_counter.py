@@ -133,5 +133,5 @@ def test_large_and_virtual_tables_are_left_out(tmp_path):
 
 def test_text_that_is_not_utf8_gives_no_copy(tmp_path):
     path = build(tmp_path / "bytes.sqlite", "CREATE TABLE a(x); INSERT INTO a VALUES (CAST(x'ff' AS TEXT)), ('é');")
-    with pytest.raises(NoCopy, match="not UTF-8"):
+    with pytest.raises(NoCopy, match="Could not decode to UTF-8"):
         builder(path, "SELECT x FROM a", ("a",))
