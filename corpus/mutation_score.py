@@ -1,10 +1,10 @@
 """The mutation score of a corpus: how often a wrong query is taken for right here, with and without counter-databases.
 
 Every question's gold query is mutated. A mutant is wrong if its result differs from the gold query's on the question's
-own database or on one of twelve proving copies; a right rewrite of the gold query is never wrong. The mutants are other
-ones than the choice of counter-databases saw, the proving copies other copies, so the choice is measured and not
-repeated. A share of wrong queries that is proved is a lower bound: a mutant that no copy tells from the gold counts as
-right.
+own database or on one of twelve proving copies; a right rewrite of the gold query is never wrong. The figures are of
+mutants that the choice of counter-databases did not see, and the proving copies are others than it tried, so the choice
+is measured and not repeated; mutants that it saw are counted apart. A share of wrong queries that is proved is a lower
+bound: a mutant that no copy tells from the gold counts as right.
 """
 
 import signal
@@ -23,7 +23,7 @@ from sqale_grpo.corpus.question import Question
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.connect import read_only_uri
 from sqale_grpo.env.schema import SchemaGraph
-from sqale_grpo.reward.constants import CONSTANT, constants
+from sqale_grpo.reward.constants import constants
 from sqale_grpo.reward.counter_build import CopyBuilder, NoCopy
 from sqale_grpo.reward.counter_run import COPY_STEPS, FULL_STEPS, Reference, StepConnection, reference
 from sqale_grpo.reward.mutations import Mutant, mutants
@@ -36,22 +36,25 @@ GROUP = 8  # questions of a database that a process gets at a time
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mutant that is proved wrong: its kind, whether it is taken for right on the database, and with the copies."""
+    """A mutant that is proved wrong: its kind, whether it is taken for right on the database, and with the copies.
+
+    ``seen``: the choice of the copies looked at it, or at one with its text.
+    """
 
     kind: str
     before: bool
     after: bool
+    seen: bool
 
 
 @dataclass(frozen=True)
 class QuestionScore:
-    """What one question let pass. ``refused``: rewrites that are right and fell on a copy, of ``rewrites``.
+    """What one question let pass: ``wrong`` holds mutants, and answers that read no table, such as ``SELECT 0``.
 
-    ``constants``: answers that read no table, such as ``SELECT 0``; they are in no figure over all mutants.
+    ``refused``: rewrites that are right and fell on a copy, of ``rewrites``.
     """
 
     wrong: tuple[Wrong, ...] = ()
-    constants: tuple[Wrong, ...] = ()
     rewrites: int = 0
     refused: tuple[str, ...] = ()
 
@@ -104,26 +107,22 @@ def score(question: Question, source: str, schema: SchemaGraph, own: StepConnect
     gold = reference(sql, own)
     if gold is None:
         return QuestionScore()
-    seen = {each.sql.casefold() for each in drawn_mutants(sql, schema)}
-    drawn = mutants(sql, schema, rng("score", sql))
-    fresh = [each for each in drawn if serious(each) and each.sql.casefold() not in seen]
-    paid, wrong = judged([*fresh, *constants(gold.result.rows, len(gold.result.columns))], gold, own)
+    seen = drawn_mutants(sql, schema)
+    known = {each.sql.casefold() for each in seen}
+    fresh = [each for each in mutants(sql, schema, rng("score", sql)) if each.sql.casefold() not in known]
+    asked = [*filter(serious, [*seen, *fresh]), *constants(gold.result.rows, len(gold.result.columns))]
+    paid, wrong = judged(asked, gold, own)
     right, _ = judged(rewrites(sql, rng("score", sql)), gold, own)
-    found = [Wrong(each.kind, False, False) for each in wrong]
+    found = [Wrong(each.kind, False, False, each in seen) for each in wrong]
     try:
         builder = usable_builder(sql, source, question.gold_tables, schema)
     except NoCopy:
-        return QuestionScore(tuple(found), rewrites=len(right))
+        return QuestionScore(tuple(found), len(right))
     proved = caught_on(sql, builder, PROVING if paid else (), paid)
     caught = caught_on(sql, builder, question.copies, paid)
-    found += [Wrong(paid[index].kind, True, index not in caught) for index in sorted(proved)]
+    found += [Wrong(paid[index].kind, True, index not in caught, paid[index] in seen) for index in sorted(proved)]
     refused = caught_on(sql, builder, question.copies, right)
-    return QuestionScore(
-        tuple(each for each in found if each.kind != CONSTANT),
-        tuple(each for each in found if each.kind == CONSTANT),
-        len(right),
-        tuple(right[index].sql for index in sorted(refused)),
-    )
+    return QuestionScore(tuple(found), len(right), tuple(right[index].sql for index in sorted(refused)))
 
 
 def judged(queries: Sequence[Mutant], gold: Reference, own: StepConnection) -> tuple[list[Mutant], list[Mutant]]:

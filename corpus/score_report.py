@@ -11,6 +11,7 @@ from rich.table import Table
 from sqale_grpo.corpus.mutation_score import PaidShare, QuestionScore, Wrong, measure
 from sqale_grpo.corpus.prepared import PreparedCorpus
 from sqale_grpo.env.chance import rng
+from sqale_grpo.reward.constants import CONSTANT
 
 ROWS = ((0, "no rows"), (1, "1 row"), (5, "2-5 rows"), (20, "6-20 rows"), (None, "over 20 rows"))
 Measured = list[tuple[int, QuestionScore | None]]
@@ -29,11 +30,12 @@ def print_score(corpus: PreparedCorpus, questions: int | None, seed: int, worker
     console = Console()
     for by in dict.fromkeys(figure["by"] for figure in figures[:-1]):
         print_table(console, by, [figure for figure in figures[:-1] if figure["by"] == by])
-    last = figures[-1]
+    last, seen = figures[-1], figures[-1]["seen"]
     console.print(
         f"{last['questions']:,} questions ({last['with_copies']:,} with counter-databases): of {last['wrong']:,} wrong "
         f"queries {last['paid_wrong_before']:.1%} are taken for right, {last['paid_wrong_after']:.1%} with the "
-        f"counter-databases; {last['refused']} of {last['rewrites']:,} right ones are refused"
+        f"counter-databases (of {seen['wrong']:,} that their choice saw {seen['paid_wrong_before']:.1%} and "
+        f"{seen['paid_wrong_after']:.1%}); {last['refused']} of {last['rewrites']:,} right ones are refused"
     )
 
 
@@ -52,20 +54,20 @@ PAID = (("paid_wrong_before", "paid_before"), ("paid_wrong_after", "paid_after")
 
 
 def breakdown(corpus: PreparedCorpus, measured: Measured) -> Iterator[dict[str, Any]]:
-    """The figures of answers that read no table, by mutation, by rows of the gold result and by difficulty."""
+    """The figures by mutation, by rows of the gold result and by difficulty; apart, those that the choice saw."""
     rows, difficulty = corpus.column("n_rows"), corpus.column("difficulty")
     groups: dict[tuple[str, str], list[Wrong]] = {}
     for index, score in measured:
         for mutant in score.wrong if score else ():
-            for key in (
-                ("mutation", mutant.kind),
-                ("gold result", rows_name(rows[index])),
-                ("difficulty", difficulty[index] or "(not given)"),
-            ):
+            if mutant.kind == CONSTANT:
+                keys = [("reads no table", "the gold result's rows")]
+            elif mutant.seen:
+                keys = [("mutation that the choice saw", mutant.kind)]
+            else:
+                classes = rows_name(rows[index]), difficulty[index] or "(not given)"
+                keys = [("mutation", mutant.kind), *zip(("gold result", "difficulty"), classes, strict=True)]
+            for key in keys:
                 groups.setdefault(key, []).append(mutant)
-    constant = [each for _, score in measured if score for each in score.constants]
-    if constant:
-        yield {"by": "reads no table", "value": "the gold result's rows as constants", **shares(PaidShare.of(constant))}
     order = [name for _, name in ROWS]
     for (by, value), mutants in sorted(
         groups.items(), key=lambda each: (each[0][0], order.index(each[0][1]) if each[0][1] in order else 0, each[0][1])
@@ -90,15 +92,17 @@ def shares(share: PaidShare) -> dict[str, Any]:
 
 
 def summary(corpus: PreparedCorpus, measured: Measured) -> dict[str, Any]:
-    """The last line: all questions together."""
+    """The last line: all questions together, and all mutants that the choice did not see; ``seen``: that it saw."""
     scores = [score for _, score in measured if score is not None]
+    mutants = [mutant for score in scores for mutant in score.wrong if mutant.kind != CONSTANT]
     copies = corpus.column("copies")
     rewrites, refused = sum(each.rewrites for each in scores), [sql for each in scores for sql in each.refused]
     return {
         "questions": len(measured),
         "not_measured": len(measured) - len(scores),
         "with_copies": sum(bool(copies[index]) for index, _ in measured),
-        **shares(PaidShare.of(mutant for score in scores for mutant in score.wrong)),
+        **shares(PaidShare.of(mutant for mutant in mutants if not mutant.seen)),
+        "seen": shares(PaidShare.of(mutant for mutant in mutants if mutant.seen)),
         "rewrites": rewrites,
         "refused": len(refused),
         "refused_right": len(refused) / rewrites if rewrites else 0.0,

@@ -62,8 +62,14 @@ def test_score_prints_shares_and_ends_with_all_questions(prepared, capsys):
     last = lines[-1]
     assert last["wrong"] == sum(each["wrong"] for each in lines if each.get("by") == "mutation") > 0
     assert 0 <= last["paid_after"] <= last["paid_before"] <= last["wrong"]
+    seen = [each for each in lines if each.get("by") == "mutation that the choice saw"]
+    assert last["seen"]["wrong"] == sum(each["wrong"] for each in seen) > last["wrong"]
     assert last["refused_right"] == 0 and last["rewrites"] > 0 and last["not_measured"] == 0
-    assert {each["by"] for each in lines[:-1]} == {"reads no table", "mutation", "gold result", "difficulty"}
+    assert {each["by"] for each in lines[:-1]} == {
+        *("mutation", "mutation that the choice saw", "reads no table", "gold result", "difficulty")
+    }
+    (constants,) = [each for each in lines if each.get("by") == "reads no table"]
+    assert constants["paid_wrong_before"] == 1.0 and constants["paid_after"] < constants["paid_before"]
     main(["score", str(prepared.directory), "--questions", "1", "--workers", "1"])
     assert "1 questions (" in " ".join(capsys.readouterr().out.split())
 
