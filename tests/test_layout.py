@@ -226,6 +226,13 @@ def test_every_ablation_changes_one_thing(path: Path) -> None:
     assert len({name.partition(".")[0] for name in changed}) == 1 and len(changed) <= 2
 
 
+def test_the_shallow_corpus_with_copies_has_them_alone_besides() -> None:
+    base, shallow = ROOT / "configs" / "demo.yaml", ROOT / "configs" / "corpus" / "demo_shallow.yaml"
+    copied = ROOT / "configs" / "reward" / "demo_shallow_copies.yaml"
+    one, other = (flatten(load_config([base, path])) for path in (shallow, copied))
+    assert {name for name in one if one[name] != other[name]} == {"name", "reward.counter_databases"}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=relative)
 def test_accelerate_reads_every_launch_file(path: Path) -> None:
