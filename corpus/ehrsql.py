@@ -54,7 +54,7 @@ def open_source(source: str | Path | None, split: str) -> Source:
 
 
 def resolve_placeholders(sql: str) -> str:
-    """The query as the benchmark executes it; text in quotes stays as it is, but for the formats of ``strftime``."""
+    """The query as the benchmark executes it; text in quotes stays as it is, except for the formats of ``strftime``."""
 
     def replace(match: re.Match[str]) -> str:
         if match["strftime"]:

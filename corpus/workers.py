@@ -73,7 +73,7 @@ def _finished(running: dict[Future[Result], str]) -> Iterator[tuple[str, Result]
 
 
 class GoldWorker:
-    """One worker process, started when first needed and again after its death. For one thread, but for ``stop``."""
+    """One worker process, started when first needed and again after its death. For one thread, except for ``stop``."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None

@@ -1,6 +1,6 @@
 """String literals of the gold query: which a question states, which a tool result showed, which an answer uses.
 
-What counts as a literal and as found is our assumption. Text in single quotes counts, each literal once, but for the
+What counts as a literal and as found is our assumption. Text in single quotes counts, each literal once, except for the
 arguments of SQLite's date functions (formats and modifiers are no values) and for blank text; of a LIKE or GLOB pattern
 the part between its wildcards. Text in double quotes counts as a name. A literal is found where it stands as a whole:
 no letter or digit next to it. A question states it in any case, a tool result must hold it letter for letter.

@@ -38,7 +38,7 @@ SCRIPTS = ("text.js", "charts.js", "drawing.js", "episode.js", "browser.js", "pa
 RUN_COLOURS = 12  # of page.css; a thirteenth run has the first one's
 GROUPS = 480  # of a page; a run's share is what evaluations and other runs leave
 EVALUATION_GROUPS = 60  # of each evaluation beside a run, together no more than half of the page
-QUERY_SECONDS = 30.0  # that a page spends on queries at most, but for those that run at its end
+QUERY_SECONDS = 30.0  # that a page spends on queries at most, except for those that run at its end
 EPISODE_BYTES = 18_000_000  # of all packed groups; with its index a page stays under 30 MB
 
 

@@ -16,7 +16,7 @@ from sqale_grpo.env.connect import read_only_uri
 from sqale_grpo.env.sandbox import Sandbox, SqlError
 from sqale_grpo.env.text import fold_name
 from sqale_grpo.reward.compare import compare
-from sqale_grpo.reward.copy_builders import copy_builders
+from sqale_grpo.reward.copy_builders import build_copy
 from sqale_grpo.reward.counter_build import NoCopy
 from sqale_grpo.reward.counter_plan import make_plan
 from sqale_grpo.reward.gold import Gold, GoldError, run_gold
@@ -87,7 +87,7 @@ class Copies:
         others = [table for table in schema.tables if fold_name(table) not in gold_tables]
         limits, pool = self.episode.limits, self.episode.pool
         try:
-            left_out = copy_builders.build(read_only_uri(self.episode.database), plan, seed, others, path)
+            left_out = build_copy(read_only_uri(self.episode.database), plan, seed, others, path)
             gold = run_gold(self.gold_sql, path, limits, pool, immutable=True)
             sandbox = Sandbox(path, limits, pool, immutable=True)
         except BaseException as error:

@@ -155,7 +155,7 @@ def executable_reward(f1: float, share: float, agrees: bool) -> float:
 
 
 def gold_result(sql: str, database: str | Path, sandbox: Sandbox, seconds: float, question_id: str = "") -> Gold:
-    """The gold result under the sandbox' limits but for the time. Raises GoldError."""
+    """The gold result under the sandbox' limits except for the time. Raises GoldError."""
     try:
         limits = replace(sandbox.limits, seconds=seconds)
         return gold_results.get(sql, database, limits, sandbox.pool, sandbox.immutable)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqale_grpo.sampler.builders import builders
+from sqale_grpo.sampler.builders import run_builder
 from sqale_grpo.sampler.folders import memory_root, scratch_folder
 from sqale_grpo.sampler.source import MissingExtension
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 class EpisodeDatabase:
     """A database of exactly ``tables`` at ``path``; a context manager that removes the file on leaving.
 
-    Nobody writes the file. It is opened read-only: as immutable, but for a ``path`` with a ``-wal`` file beside it.
+    Nobody writes the file. It is opened read-only: as immutable, except for a ``path`` with a ``-wal`` file beside it.
     """
 
     def __init__(self, path: Path, tables: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ def build_database(source: str | Path, tables: Sequence[str], out: str | Path) -
     if target.exists():
         raise FileExistsError(f"{out} exists; an episode's database is always a new file")
     try:
-        builders.run("copy", source_path(source), tables, target.absolute())
+        run_builder("copy", source_path(source), tables, target.absolute())
     except BaseException:
         target.unlink(missing_ok=True)
         raise
@@ -136,7 +136,7 @@ def _place(root: Path, how: str, file: Path, tables: Sequence[str]) -> EpisodeDa
     """Build on a new path under ``root``; nothing is left behind where it fails."""
     path = scratch_folder(root) / f"{next(_numbers)}.sqlite"
     try:
-        builders.run(how, file, tables, path)
+        run_builder(how, file, tables, path)
         if how == "overlay":
             os.link(file, path)
     except BaseException:

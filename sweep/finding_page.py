@@ -1,7 +1,7 @@
 """The page of the finding: what the sweep's runs and their evaluations say, between two marks of a Markdown file.
 
 What stands outside the marks is written by hand and stays. Beside the page: ``finding.jsonl`` with a line a run, and
-two plots in ``images/``. The same runs give the same page, but for the date.
+two plots in ``images/``. The same runs give the same page, except for the date.
 """
 
 import dataclasses

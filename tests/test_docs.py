@@ -118,14 +118,10 @@ def test_assumptions_are_called_assumptions() -> None:
 
 
 def test_corpus_files_change_the_corpus_and_the_curriculum_alone() -> None:
-    """One recipe for every corpus: what differs is the data and the strength of the length curriculum.
-
-    And whether the demo's shallow corpus comes with copies.
-    """
+    """One recipe for every corpus: what differs is the data and the strength of the length curriculum."""
     for path in (ROOT / "configs" / "corpus").glob("*.yaml"):
         stated = yaml.safe_load(path.read_text(encoding="utf-8"))
-        copies = {"reward"} if path.stem.endswith("_copies") else set()
-        assert set(stated) == {"name", "corpus", "curriculum"} | copies
+        assert set(stated) == {"name", "corpus", "curriculum"}
         assert set(stated["curriculum"]) == {"strength"}
     recipe = ROOT / "configs" / "recipe.yaml"
     strengths = {

@@ -316,7 +316,7 @@ class SqlGRPOTrainer(GRPOTrainer):
         rows = batch_size or len(input_ids)
         logps, entropies = written_log_probs(model, input_ids, attention_mask, written, rows, self.accelerator.autocast)
         if self._sampled is not None:
-            # How far the sampler's probabilities are from the trainer's: 0 but for rounding, or something is wrong.
+            # How far the sampler's probabilities are from the trainer's: 0 except for rounding, or something is wrong.
             apart = (logps.detach() - self._sampled).abs()[written > 0]
             total = torch.stack([apart.sum(), torch.tensor(float(len(apart)), device=apart.device)])
             summed, tokens = self.accelerator.reduce(total, reduction="sum").tolist()

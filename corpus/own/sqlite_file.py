@@ -15,7 +15,35 @@ from sqale_grpo.env.text import fold_name, quote_name
 _MASTER = "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
 
 
-class SqliteFile:
+class OverSqlite:
+    """What all sources that answer from a SQLite file of ours have: its connection is ``_sqlite``."""
+
+    _sqlite: sqlite3.Connection
+
+    def views(self) -> list[View]:
+        """None to be made."""
+        return []
+
+    def query(self, sql: str, most: int) -> list[Row]:
+        """Rows of a query."""
+        try:
+            return self._sqlite.execute(sql).fetchmany(most + 1)
+        except sqlite3.Error as error:
+            raise QueryFailed(str(error)) from error
+
+    def quoted(self, table: SourceTable) -> str:
+        """Its name, quoted."""
+        return quote_name(table.name)
+
+    def quote(self, name: str) -> str:
+        """Double quotes."""
+        return quote_name(name)
+
+    def close(self) -> None:
+        self._sqlite.close()
+
+
+class SqliteFile(OverSqlite):
     """The copy of a SQLite file. Raises CorpusError where it is none, or has no tables."""
 
     dialect = "sqlite"
@@ -77,10 +105,6 @@ class SqliteFile:
         """Its tables, those that store a virtual one left out."""
         return self._tables
 
-    def views(self) -> list[View]:
-        """None to be made: the copy has them."""
-        return []
-
     def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """In the order of the file."""
         return self._sqlite.execute(f"SELECT * FROM {quote_name(table.name)} LIMIT {-1 if limit is None else limit}")
@@ -90,21 +114,6 @@ class SqliteFile:
         condition = " AND ".join(f"{quote_name(column)} = ?" for column in columns)
         for key in keys:
             yield from self._sqlite.execute(f"SELECT * FROM {quote_name(table.name)} WHERE {condition}", key)
-
-    def query(self, sql: str, most: int) -> list[Row]:
-        """Rows of a query."""
-        try:
-            return self._sqlite.execute(sql).fetchmany(most + 1)
-        except sqlite3.Error as error:
-            raise QueryFailed(str(error)) from error
-
-    def quoted(self, table: SourceTable) -> str:
-        """Its name, quoted."""
-        return quote_name(table.name)
-
-    def quote(self, name: str) -> str:
-        """Double quotes."""
-        return quote_name(name)
 
     def finish(self, tables: Sequence[SourceTable], limit: int | None) -> Written:
         """Declare the keys that were found, and take out the rows over the limit."""
@@ -193,9 +202,6 @@ class SqliteFile:
         except sqlite3.Error:
             return False
         return self._kinds.get(table.name) == "table"
-
-    def close(self) -> None:
-        self._sqlite.close()
 
 
 def _kind(declared: str) -> str:

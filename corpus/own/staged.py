@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sqale_grpo.corpus.own.csv_file import CsvFile
 from sqale_grpo.corpus.own.csv_values import ColumnReader
-from sqale_grpo.corpus.own.tables import Column, QueryFailed, Row, SourceTable, View
+from sqale_grpo.corpus.own.sqlite_file import OverSqlite
+from sqale_grpo.corpus.own.tables import Column, Row, SourceTable
 from sqale_grpo.corpus.own.values import plain, sqlite_type
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.env.text import fold_name, quote_name
@@ -25,7 +26,7 @@ class _Rows:
     notes: tuple[str, ...] = ()
 
 
-class StagedFiles:
+class StagedFiles(OverSqlite):
     """A folder of CSV and Parquet files, or one of them: a table a file, named after it. Raises CorpusError."""
 
     dialect = ""
@@ -75,10 +76,6 @@ class StagedFiles:
                 return SourceTable(table.name, table.columns, (column,))
         return table
 
-    def views(self) -> list[View]:
-        """Files have none."""
-        return []
-
     def rows(self, table: SourceTable, limit: int | None) -> Iterator[Row]:
         """In the order of the file."""
         cut = "" if limit is None else f" LIMIT {limit}"
@@ -96,24 +93,6 @@ class StagedFiles:
         condition = " AND ".join(f"{quote_name(column)} = ?" for column in columns)
         for key in keys:
             yield from self._sqlite.execute(f"SELECT * FROM {self.quoted(table)} WHERE {condition}", key)
-
-    def query(self, sql: str, most: int) -> list[Row]:
-        """Rows of a query over the scratch file."""
-        try:
-            return self._sqlite.execute(sql).fetchmany(most + 1)
-        except sqlite3.Error as error:
-            raise QueryFailed(str(error)) from error
-
-    def quoted(self, table: SourceTable) -> str:
-        """Its name, quoted."""
-        return quote_name(table.name)
-
-    def quote(self, name: str) -> str:
-        """Quoted as SQLite quotes."""
-        return quote_name(name)
-
-    def close(self) -> None:
-        self._sqlite.close()
 
 
 def _key_candidates(table: SourceTable) -> Iterable[str]:

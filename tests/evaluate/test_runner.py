@@ -54,7 +54,7 @@ def test_the_oracle_is_always_right_on_the_demo(demo_split: PreparedCorpus, prep
 
 
 def test_the_oracle_is_right_on_copies_too_and_luck_is_not(tmp_path: Path):
-    """Nothing is as good as the gold query where that has no rows, but for copies, on which it has some."""
+    """Nothing is as good as the gold query where that has no rows, except for copies, on which it has some."""
     golds = [
         "SELECT name FROM shop WHERE sales > 1000000",
         "SELECT name FROM shop WHERE sales < 40",
@@ -77,7 +77,7 @@ def test_the_oracle_is_right_on_copies_too_and_luck_is_not(tmp_path: Path):
 
 
 def test_the_oracle_is_right_on_real_questions(shared_data: Path, tmp_path: Path):
-    """500 questions as they are kept; those whose gold is unstable stand apart, and are right too but for chance."""
+    """500 questions as they are kept; those whose gold is unstable stand apart, and are right too except for chance."""
     lines = (shared_data / "questions.jsonl").read_text().splitlines()
     source = tmp_path / "source"
     source.mkdir()

@@ -45,7 +45,7 @@ def train(starter: Starter, work: Path, name: str, *more: str) -> Path:
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """Every update's metrics but for the times."""
+    """Every update's metrics except for the times."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     timed = ("seconds/", "step_time")
     return [{key: value for key, value in line.items() if not key.startswith(timed)} for line in lines]

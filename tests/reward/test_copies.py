@@ -5,9 +5,10 @@ import signal
 
 import pytest
 
+from sqale_grpo.env.builders import Builders
 from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
 from sqale_grpo.reward import Copies, regardless_of_copies, score_candidate, score_group
-from sqale_grpo.reward.copy_builders import CopyBuilders, copy_builders
+from sqale_grpo.reward.copy_builders import copy_builders
 from sqale_grpo.sampler import open_episode_database
 from tests.helpers.corpora import database
 from tests.reward.test_score import Question
@@ -131,8 +132,8 @@ def test_a_builder_that_was_killed_is_replaced(copies, shop, shop_file):
 
 
 def test_a_builder_that_takes_too_long_is_ended(monkeypatch, copies, shop, shop_file):
-    builders = CopyBuilders()
-    monkeypatch.setattr("sqale_grpo.reward.copies.copy_builders", builders)
+    builders = Builders("sqale_grpo.reward.copy_worker")
+    monkeypatch.setattr("sqale_grpo.reward.copy_builders.copy_builders", builders)
     assert score_candidate(GOLD, shop_file, "SELECT 0", shop, copies=copies(GOLD)).lucky
     (worker,) = builders.idle
     os.kill(worker.process.pid, signal.SIGSTOP)
