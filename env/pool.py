@@ -237,10 +237,13 @@ class WorkerPool:
                 self._take(slot, worker, work, marshal.loads(worker.reader.receive()))
         except BlockingIOError:
             missing = whole - len(work.replies)
-            for answer in worker.last_words(missing) if missing > 1 else ():
+            answers, all_told = worker.last_words(missing) if missing > 1 else ((), True)
+            for answer in answers:
                 self._take(slot, worker, work, answer)
             self._end(slot)
-            if len(work.replies) < whole and not work.done:
+            if not all_told:
+                work.one_by_one = True  # to know which of them it was
+            elif len(work.replies) < whole and not work.done:
                 work.add(("timeout", timeout_text(work.client.limits.seconds), None, None), monotonic() - started)
         except (EOFError, ConnectionError):
             self._end(slot)

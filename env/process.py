@@ -18,7 +18,7 @@ from sqale_grpo.env.wire import Reader
 
 OWN_SIGNALS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 START_SECONDS = 60.0
-LAST_WORDS_SECONDS = 0.1
+LAST_WORDS_SECONDS = 1.0  # they come at once, except where the machine is busy or the process is stopped
 END_SECONDS = 10.0
 
 # The parent's package is not imported whole: the worker needs a few small files of it, and must not pay for the rest.
@@ -95,15 +95,22 @@ class Worker:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
             self.timeout = seconds
 
-    def last_words(self, most: int) -> list[Any]:
-        """Up to ``most`` answers that a process whose query hangs had ready and not sent; it ends itself on this."""
+    def last_words(self, most: int) -> tuple[list[Any], bool]:
+        """Up to ``most`` answers that a process whose query hangs had ready and not sent; it ends itself on this.
+
+        False beside them: it did not end in time, so there may be more.
+        """
         found: list[Any] = []
-        with suppress(OSError, EOFError):
+        try:
             self.socket.shutdown(socket.SHUT_WR)
             self.set_timeout(LAST_WORDS_SECONDS)
             while len(found) < most:
                 found.append(marshal.loads(self.reader.receive()))
-        return found
+        except EOFError:
+            return found, True
+        except OSError:
+            return found, False
+        return found, True
 
     def end(self) -> None:
         """Kill the process, whatever it does, and wait for its end; one that waits for a dead disk ends when it can."""

@@ -60,6 +60,20 @@ def test_a_bomb_among_several_queries_costs_only_its_own_answer(database, bomb):
         assert [result.rows for result in results] == [[(99 + i,)] for i in range(4)]
 
 
+def test_a_worker_that_cannot_say_which_query_hung_costs_no_other_answer(database):
+    good = [(f"SELECT max(a) + {i} FROM n", None) for i in range(4)]
+    with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=2.0), pool) as sandbox:
+        sandbox.execute("SELECT 1")
+        process = pool.pids[0]
+        stop = threading.Timer(0.5, os.kill, (process, signal.SIGSTOP))
+        stop.start()
+        results = sandbox.execute_many([*good[:2], (ENDLESS, None), *good[2:]])
+        stop.join()
+    ended = results.pop(2)
+    assert isinstance(ended, SqlError) and ended.kind == "timeout"
+    assert [result.rows for result in results] == [[(99 + i,)] for i in range(4)]
+
+
 def test_several_queries_each_have_the_time_limit(database):
     wait = ENDLESS.replace("FROM c)", "FROM c WHERE x < 400000)")
     with WorkerPool(workers=1) as pool:
