@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,6 +74,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         for file in partial.rglob("*"):
             if file.is_file():
                 _flush(file)
+        give_usual_modes(partial)
         os.replace(partial, path)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -81,9 +83,19 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 def open_to_others(path: str | Path) -> None:
     """Give a file the permissions of any new file: libraries write some that their owner alone may read."""
-    umask = os.umask(0o022)  # there is no way to read it without setting it
-    os.umask(umask)
-    os.chmod(path, 0o666 & ~umask)
+    os.chmod(path, 0o666 & ~_umask())
+
+
+def give_usual_modes(folder: Path) -> None:
+    """Let others read and write the files below ``folder`` as far as the umask does.
+
+    Some libraries write files for their owner alone (safetensors). What is linked from elsewhere stays as it is.
+    """
+    usual = 0o666 & ~_umask()
+    for file in folder.rglob("*"):
+        state = file.lstat()
+        if stat.S_ISREG(state.st_mode) and state.st_nlink == 1 and state.st_mode & usual != usual:
+            file.chmod(stat.S_IMODE(state.st_mode) | usual)
 
 
 def partial_path(path: Path) -> Path:
@@ -202,6 +214,15 @@ def _holder(lock: io.FileIO) -> str:
     lock.seek(0)
     said = lock.read(200).decode("utf-8", "replace").strip()
     return f" ({said})" if said else ""
+
+
+def _umask() -> int:
+    """The umask; asking the system by setting another would take it from other threads for a moment."""
+    try:
+        (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("Umask:"))
+        return int(line.split()[1], 8)
+    except (OSError, ValueError):
+        return 0o022
 
 
 def _after_fork() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from sqale_grpo.rollout.demo_policy import demo_policy_folder
 from sqale_grpo.settings.check import ConfigError
-from sqale_grpo.settings.run_folder import COMPLETE, CONFIG, latest_checkpoint
+from sqale_grpo.settings.run_folder import CONFIG, latest_checkpoint
+from sqale_grpo.settings.seal import COMPLETE, check_weights
 
 DEMO = "demo"  # as a policy's path: the one that the demo starts from
 MODEL_FILE = "config.json"
@@ -19,7 +20,7 @@ def resolve_policy(path: str | Path) -> Path | str:
 
     ``demo`` is the policy that the package ships. A run's folder stands for its newest complete checkpoint; a folder
     that holds a model or adapters for itself; all else is a name on the Hub. ConfigError for a folder that holds no
-    policy and for a checkpoint that was cut off.
+    policy and for a checkpoint that was cut off or is damaged.
     """
     if str(path) == DEMO:
         return demo_policy_folder()
@@ -35,12 +36,15 @@ def resolve_policy(path: str | Path) -> Path | str:
         checkpoint = latest_checkpoint(folder)
         if checkpoint is None:
             raise ConfigError(f"the run in {folder} has no complete checkpoint yet; name one that has")
+        check_weights(checkpoint)
         return checkpoint
     if not _holds_policy(folder):
         raise ConfigError(f"{folder} is no run's folder and holds neither {MODEL_FILE} nor {ADAPTER_FILE}; name one")
     ours = folder.name.startswith("checkpoint-") and (folder.parent / CONFIG).is_file()
     if ours and not (folder / COMPLETE).exists():
         raise ConfigError(f"{folder} was cut off while it was written; name the run's folder {folder.parent} instead")
+    if ours:
+        check_weights(folder)
     return folder
 
 

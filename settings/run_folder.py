@@ -1,6 +1,6 @@
 """A run's folder: whose it is, and its checkpoints, which survive a kill at any moment.
 
-A whole checkpoint is marked, and only then do older ones go.
+A whole checkpoint is sealed, and only then do older ones go.
 """
 
 import re
@@ -8,15 +8,15 @@ import shutil
 from io import FileIO
 from pathlib import Path
 
-from sqale_grpo.env.files import hold_folder, open_to_others
+from sqale_grpo.env.files import hold_folder
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten, load_config, save_config
+from sqale_grpo.settings.seal import COMPLETE, DamagedCheckpoint, check_seal, seal
 from sqale_grpo.settings.shape import is_main_process
 
 CONFIG = "config.yaml"
 EPISODES = "episodes"  # folder of the episodes' record
-COMPLETE = "complete"  # written last: a checkpoint without it was cut off
 _NUMBERED = re.compile(r"checkpoint-(\d+)")  # another name, as of a copy that someone keeps, is none of ours
 _held: dict[Path, FileIO] = {}  # locks of this process; they end with it, however it ends
 
@@ -30,7 +30,8 @@ def prepare_folder(config: Config, resume: bool) -> Path | None:
     """Make the run's folder, or find the checkpoint to resume from; ConfigError where the folder does not fit.
 
     A resume without any checkpoint yet starts at update 0 again: nothing but the first updates is lost. A folder
-    in which no update was played holds no run: a start that failed can be repeated.
+    in which no update was played holds no run: a start that failed can be repeated. DamagedCheckpoint where the
+    checkpoint is not as it was written.
     """
     folder = run_folder(config)
     saved = folder / CONFIG
@@ -39,10 +40,13 @@ def prepare_folder(config: Config, resume: bool) -> Path | None:
         raise ConfigError(f"there is no run to resume in {folder}; leave --resume out, or set the run's name=...")
     if resume:
         check_resume(flatten(load_config([saved])), flatten(config), str(checkpoint or folder))
+        if checkpoint is not None and is_main_process():
+            check_whole(checkpoint)
     elif checkpoint or (folder / EPISODES).exists():
         raise ConfigError(f"{folder} holds a run already; add --resume to go on with it, or set another name=...")
     if is_main_process():
         _hold(folder)
+        _remove_cut(folder)
         save_config(config, saved)
     return checkpoint
 
@@ -52,20 +56,50 @@ def latest_checkpoint(folder: Path) -> Path | None:
     return next((path for path in reversed(_checkpoints(folder)) if (path / COMPLETE).exists()), None)
 
 
+def checkpoint_update(checkpoint: Path | None) -> int:
+    """The update at which a resume from ``checkpoint`` goes on; 0 where there is none."""
+    return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+
+
+def check_whole(checkpoint: Path) -> None:
+    """DamagedCheckpoint where ``checkpoint`` is not as it was written; it names the one before, if that one is."""
+    try:
+        check_seal(checkpoint, needed=True)
+    except DamagedCheckpoint as error:
+        raise DamagedCheckpoint(f"{error}; {_way_out(checkpoint)}") from error
+
+
+def _way_out(checkpoint: Path) -> str:
+    """What to do about a damaged checkpoint."""
+    older = [path for path in _checkpoints(checkpoint.parent) if (path / COMPLETE).exists()]
+    for path in reversed(older[: older.index(checkpoint)]):
+        try:
+            check_seal(path, needed=True)
+        except DamagedCheckpoint:
+            continue
+        return f"{path.name} before it is whole: remove {checkpoint}, and --resume goes on from there"
+    return "no other checkpoint of the run is whole: restore the file, or start a new run with another name=..."
+
+
 def finish_checkpoint(checkpoint: Path, keep: int) -> None:
-    """Mark ``checkpoint`` as whole, then remove all others of its run but the ``keep`` newest whole ones.
+    """Seal ``checkpoint``, then remove all others of its run but the ``keep`` newest whole ones.
 
     What a kill cut off goes too. The trainer's own rotation would remove the last whole checkpoint before this one is.
     """
-    for weights in checkpoint.glob("*.safetensors"):
-        open_to_others(weights)
-    (checkpoint / COMPLETE).touch()
+    seal(checkpoint)
     folders = _checkpoints(checkpoint.parent)
     kept = [folder for folder in folders if (folder / COMPLETE).exists()][-keep:]
     for folder in folders:
         if folder not in kept:
             (folder / COMPLETE).unlink(missing_ok=True)  # first: half removed, it is whole no more
             shutil.rmtree(folder, ignore_errors=True)  # what a busy disk keeps goes with the next checkpoint
+
+
+def _remove_cut(folder: Path) -> None:
+    """Remove checkpoints that a kill or a full disk cut off: they hold the room that the next one needs."""
+    for path in _checkpoints(folder):
+        if not (path / COMPLETE).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -16,7 +16,8 @@ from sqale_grpo.export.folder import run_settings
 from sqale_grpo.export.verify import verify
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config, save_config
-from sqale_grpo.settings.run_folder import COMPLETE, CONFIG
+from sqale_grpo.settings.run_folder import CONFIG
+from sqale_grpo.settings.seal import COMPLETE
 from tests.conftest import ROOT
 from tests.helpers.checkpoints import tiny_text_only, tiny_vision_language
 from tests.helpers.programs import program

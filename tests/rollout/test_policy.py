@@ -18,7 +18,7 @@ from sqale_grpo.rollout.policy import load_policy, load_tokenizer, resolve_polic
 from sqale_grpo.rollout.sampling import Sampling
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import ModelConfig
-from sqale_grpo.settings.run_folder import COMPLETE
+from sqale_grpo.settings.seal import COMPLETE
 from sqale_grpo.train.log_probs import written_log_probs
 from tests.conftest import ROOT
 from tests.helpers.checkpoints import tiny_text_only, tiny_vision_language

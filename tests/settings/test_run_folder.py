@@ -9,7 +9,8 @@ import pytest
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
-from sqale_grpo.settings.run_folder import COMPLETE, CONFIG, finish_checkpoint, latest_checkpoint, prepare_folder
+from sqale_grpo.settings.run_folder import CONFIG, finish_checkpoint, latest_checkpoint, prepare_folder
+from sqale_grpo.settings.seal import COMPLETE, seal
 from tests.conftest import ROOT
 
 
@@ -18,7 +19,7 @@ def checkpoint(folder: Path, number: int, whole: bool = True) -> Path:
     path.mkdir()
     (path / "model.safetensors").touch()
     if whole:
-        (path / COMPLETE).touch()
+        seal(path)
     return path
 
 
@@ -77,6 +78,14 @@ def test_a_resume_wants_a_run_of_the_same_configuration(tmp_path: Path) -> None:
         ConfigError, match=r"checkpoint-7 belongs to another configuration: train.beta was 0.005, is 0.1"
     ):
         prepare_folder(config(tmp_path, "train.beta=0.1"), resume=True)
+
+
+def test_a_resume_gives_back_the_room_of_what_was_cut_off(tmp_path: Path) -> None:
+    prepare_folder(config(tmp_path), resume=False)
+    whole = checkpoint(tmp_path / "run", 7)
+    checkpoint(tmp_path / "run", 8, whole=False)
+    assert prepare_folder(config(tmp_path), resume=True) == whole
+    assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-7"]
 
 
 def test_one_process_of_a_launch_writes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

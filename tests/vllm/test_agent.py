@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sqale_grpo.settings.run_folder import COMPLETE
+from sqale_grpo.settings.seal import COMPLETE
 from tests.export.test_export import make_run
 from tests.helpers.checkpoints import tiny_vision_language
 from tests.helpers.programs import program
