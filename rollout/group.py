@@ -1,6 +1,6 @@
 """One question's database and episodes, shared by all candidates of its group; and what all groups share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -83,15 +83,22 @@ class Group:
         )
 
 
+def drawn(
+    corpus: PreparedCorpus, index: int, draw: tuple[int, int], settings: EpisodeSettings
+) -> tuple[Question, Sequence[str]]:
+    """Question ``index`` in the phrasing, and the tables, that the draw (seed, update) gives it."""
+    plain = corpus.question(index)
+    question = corpus.question(index, rng("phrasing", *draw, plain.question_id))
+    graph = SchemaGraph.from_file(corpus.database(question.db_id))
+    chance = rng("tables", *draw, question.question_id)
+    return question, select_tables(graph, question.gold_tables, settings.schema, chance, *settings.sizes)
+
+
 @contextmanager
 def open_group(corpus: PreparedCorpus, index: int, draw: tuple[int, int], settings: EpisodeSettings) -> Iterator[Group]:
     """Question ``index`` with the phrasing and the tables that the draw (seed, update) gives it."""
-    plain = corpus.question(index)
-    question = corpus.question(index, rng("phrasing", *draw, plain.question_id))
+    question, tables = drawn(corpus, index, draw, settings)
     source = corpus.database(question.db_id)
-    graph = SchemaGraph.from_file(source)
-    chance = rng("tables", *draw, question.question_id)
-    tables = select_tables(graph, question.gold_tables, settings.schema, chance, *settings.sizes)
     with (
         open_episode_database(source, tables) as database,
         Sandbox(database.path, settings.limits, settings.workers, immutable=True) as sandbox,

@@ -23,13 +23,15 @@ PlayFunction = Callable[[Sequence[Episode], Sequence[int]], list[EpisodeTokens]]
 class EpisodeJob:
     """One episode to play: question ``index`` of the corpus, candidate number within its group, gate closed or not.
 
-    ``draw`` is (seed, update): with the question it fixes phrasing, tables and token sampling.
+    ``draw`` is (seed, update): with the question it fixes phrasing, tables and token sampling. ``repeat`` counts the
+    groups that the same question has had in the same update: they share a database, and sample tokens of their own.
     """
 
     index: int
     candidate: int
     gated: bool
     draw: tuple[int, int]
+    repeat: int = 0
 
 
 @dataclass
@@ -83,7 +85,8 @@ def open_episodes(
     for job in jobs:
         group = groups[job.index, job.draw]
         episode = group.episode(settings, job.gated)
-        key = key_int("tokens", *job.draw, group.question.question_id, job.candidate)
+        repeated = (job.repeat,) if job.repeat else ()  # a question's first group keeps the tokens that it ever had
+        key = key_int("tokens", *job.draw, group.question.question_id, job.candidate, *repeated)
         opened.append(OpenEpisode(job, group, episode, key))
     return opened
 

@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sqale_grpo.env.episode import Episode
+from sqale_grpo.env.errors import UserError
 from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.rollout.row import EpisodeRow
 from sqale_grpo.rollout.tokens import EpisodeTokens, RolloutStats
 from sqale_grpo.settings.sampling import Sampling
+
+
+class EngineLost(UserError):
+    """What generates cannot go on; a run goes back to its last checkpoint."""
+
+    exit_status = 1
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 
 from sqale_grpo.env.episode import Episode, Finished
 from sqale_grpo.rollout.chat import ChatFrame
-from sqale_grpo.rollout.tokens import EpisodeTokens
+from sqale_grpo.rollout.tokens import EpisodeTokens, check_probability
 from sqale_grpo.settings.sampling import Sampling
 
 
@@ -43,7 +43,11 @@ class EpisodeRow:
         return min(self.sampling.max_turn_tokens - len(self.turn), left)
 
     def take_sample(self, token: int, logprob: float, pool: Executor) -> int:
-        """Record a sampled token; at the turn's end start its tools. Returns the token to feed next."""
+        """Record a sampled token; at the turn's end start its tools. Returns the token to feed next.
+
+        Raises NoProbability for a token whose log-probability is no number.
+        """
+        check_probability(token, logprob, len(self.tokens))
         self.tokens.append(token, logprob, 1)
         self.turn.append(token)
         if token in self.frame.stop_ids or len(self.turn) >= self.sampling.max_turn_tokens:

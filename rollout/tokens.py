@@ -1,6 +1,29 @@
 """An episode as tokens: what TRL takes from a rollout, and what a rollout cost."""
 
+import math
 from dataclasses import dataclass, field
+
+from sqale_grpo.env.errors import UserError
+
+
+class NoProbability(UserError):
+    """A token was sampled and has no probability: logits that are no numbers, in the policy or in its engine."""
+
+    exit_status = 1
+
+
+def check_probability(token: int, logprob: float | None, position: int) -> None:
+    """NoProbability where a sampled ``token``'s log-probability is missing, no number or infinite.
+
+    The loss would count such a token as one on which sampler and trainer agree, and nothing would show that the engine
+    writes at random. ``position``: tokens of the episode before it.
+    """
+    if logprob is None or not math.isfinite(logprob):
+        raise NoProbability(
+            f"token {token}, sampled after {position} tokens of its episode, has the log-probability {logprob}: what "
+            "generates computes no numbers any more. Its weights or its kernels are broken; "
+            "`sqale-grpo train ... --preflight` says which"
+        )
 
 
 @dataclass

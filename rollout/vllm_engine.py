@@ -8,10 +8,12 @@ import os
 from collections.abc import Collection
 from typing import Any
 
+import torch
 from vllm import LLM, SamplingParams
 from vllm.sampling_params import RequestOutputKind
 
-from sqale_grpo.rollout.requests import Completion
+from sqale_grpo.env.errors import first_line
+from sqale_grpo.rollout.requests import Completion, EngineLost
 from sqale_grpo.settings.sampling import Sampling
 
 
@@ -60,8 +62,15 @@ class VllmEngine:
         self._engine.add_request(str(request), {"type": "token", "prompt_token_ids": token_ids}, params)
 
     def collect(self) -> list[Completion]:
-        """One step of the engine, and the turns that it ended."""
-        ended = [output for output in self._engine.step() if output.finished]
+        """One step of the engine, and the turns that it ended. EngineLost where it cannot make one."""
+        try:
+            ended = [output for output in self._engine.step() if output.finished]
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            raise EngineLost(
+                f"vLLM ended ({type(error).__name__}: {first_line(error)}); --resume goes on from the last checkpoint"
+            ) from error
         self._writing -= {output.request_id for output in ended}
         return [_completion(output) for output in ended]
 

@@ -12,7 +12,7 @@ from sqale_grpo.env.sandbox import Sandbox
 from sqale_grpo.rollout.chat import chat_frame
 from sqale_grpo.rollout.lockstep import play
 from sqale_grpo.rollout.requests import Completion, play_requests
-from sqale_grpo.rollout.tokens import RolloutStats
+from sqale_grpo.rollout.tokens import NoProbability, RolloutStats
 from sqale_grpo.settings.sampling import Sampling
 from tests.conftest import ROOT
 
@@ -129,6 +129,23 @@ def test_an_engine_that_writes_past_a_stop_token_is_refused(frame, sandbox, pool
     engine = WritesTexts(frame, {0: ["SELECT 1<|im_end|>"]})
     with pytest.raises(RuntimeError, match="past its budget"):
         play_requests(engine, frame, some_episodes(sandbox, 1), [0], Sampling(), pool)
+
+
+@pytest.mark.parametrize("logprob", [float("nan"), float("-inf"), float("inf"), None])
+@pytest.mark.parametrize("position", [0, 5])
+def test_a_token_without_a_probability_ends_the_run(frame, sandbox, pool, logprob, position):
+    """As of an engine whose logits are all NaN: it would write token 0 to the end, and nothing else would show it."""
+
+    class Broken(WritesTexts):
+        def collect(self):
+            (whole,) = super().collect()
+            whole.logprobs[position] = logprob
+            return [whole]
+
+    (episode,) = some_episodes(sandbox, 1)
+    with pytest.raises(NoProbability, match=f"has the log-probability {logprob}") as error:
+        play_requests(Broken(frame, {0: ["SELECT count(*) FROM shops"]}), frame, [episode], [0], Sampling(), pool)
+    assert "--preflight" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_turn_that_the_engine_cut_short_is_a_turn(frame, sandbox, pool):
