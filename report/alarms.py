@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqale_grpo.report.curves import Curves, Values
+from sqale_grpo.report.curves import GAPS, Curves, Values
 
+GAP = 0.05  # nats a token between sampler and trainer that no rounding explains
+LITTLE = 0.3  # of the episodes of an update
 ERRORS = 3.0  # standard errors beyond which a change is no chance
 
 
@@ -20,8 +22,11 @@ class Window:
     end: int
 
 
-def alarms(curves: Curves) -> list[str]:
-    """Sentences for the reader, gravest first; empty for a run that is healthy or too short to tell."""
+def alarms(curves: Curves, cap: float = 3.0) -> list[str]:
+    """Sentences for the reader, gravest first; empty for a run that is healthy or too short to tell.
+
+    ``cap``: of the importance ratio.
+    """
     count = len(curves.updates)
     width = max(3, count // 10)
     first = [text for text in (_broken(curves), _void(curves)) if text]
@@ -29,7 +34,14 @@ def alarms(curves: Curves) -> list[str]:
         return first
     windows = [Window(start, start + width) for start in range(0, count - width + 1, max(1, width // 2))]
     windows[-1] = Window(count - width, count)
-    checks = (_collapse(curves, windows), _invalid(curves, windows), _no_gradient(curves, windows[-1]))
+    last = windows[-1]
+    checks = (
+        _other_engine(curves, last, cap),
+        _collapse(curves, windows),
+        _invalid(curves, windows),
+        _no_gradient(curves, last),
+        _light(curves, last),
+    )
     return first + [text for text in checks if text]
 
 
@@ -81,6 +93,41 @@ def _no_gradient(curves: Curves, last: Window) -> str | None:
         return (
             f"In {share:.0%} of the groups ({_span(curves, last)}) all candidates have the same reward, so they give "
             "no gradient: the questions are too easy or too hard, or the policy has lost its variety."
+        )
+    return None
+
+
+def _other_engine(curves: Curves, last: Window, cap: float) -> str | None:
+    """What generates is not the policy that is trained, or does not report its own probabilities."""
+    span = _span(curves, last)
+    gap = mean(curves.get("sampling/logp_difference"), last)
+    if gap is not None and gap > GAP:
+        return (
+            f"Sampler and trainer are {gap:.2g} nats a token apart ({span}): the engine holds other weights or works "
+            "otherwise. `sqale-grpo train ... --preflight` looks at it."
+        )
+    over = mean(curves.get("importance/sequences_over_cap"), last)
+    if over is not None and over > 1 / cap:
+        return (
+            f"{over:.0%} of the importance ratios are over {cap:g} ({span}). For a sampler that reports its own "
+            f"probabilities that is {1 / cap:.0%} at most, at any length: the log-probabilities are not the sampler's."
+        )
+    places = sorted((int(n.removeprefix(GAPS)), n) for n in curves.series if n.startswith(GAPS))
+    gaps = [value for _, name in places if (value := mean(curves.get(name), last)) is not None]
+    if len(gaps) > 1 and gaps[-1] > 3 * gaps[0] + GAP / 10:
+        return (
+            f"Sampler and trainer grow apart along an episode, from {gaps[0]:.2g} to {gaps[-1]:.2g} nats a token "
+            f"({span}): a state that one of them carries wrongly. Try rollout.vllm_prefix_caching=false."
+        )
+    return None
+
+
+def _light(curves: Curves, last: Window) -> str | None:
+    share = mean(curves.get("importance/effective_share"), last)
+    if share is not None and share < LITTLE:
+        return (
+            f"The effective share of an update's episodes is {share:.0%} ({_span(curves, last)}): the importance "
+            "ratios leave most of them next to no weight. A closer engine, or train.importance_level=token."
         )
     return None
 

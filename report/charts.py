@@ -6,7 +6,7 @@ from typing import Any
 
 from sqale_grpo.curriculum.buckets import NAMES
 from sqale_grpo.report.counts import TIERS
-from sqale_grpo.report.curves import LEVELS, MASKED, STAGES, Curves, ends, stages
+from sqale_grpo.report.curves import GAPS, LEVELS, MASKED, OFF_POLICY, STAGES, Curves, ends, stages
 
 Series = dict[str, Any]
 LINES = ("solid", "dash", "dot")
@@ -49,6 +49,13 @@ def _ended(curves: Curves) -> list[tuple[str, str, str, str]]:
 
 def _stages(curves: Curves) -> list[tuple[str, str, str, str]]:
     return [(name, name.removeprefix(STAGES), f"stage-{i}", "solid") for i, name in enumerate(stages(curves))]
+
+
+def _gaps(curves: Curves) -> list[tuple[str, str, str, str]]:
+    names = [name for name in curves.series if name.startswith(GAPS)]
+    return [
+        (name, f"from token {int(name.removeprefix(GAPS)):,}", f"stage-{i}", "solid") for i, name in enumerate(names)
+    ]
 
 
 CHARTS = (
@@ -138,6 +145,23 @@ CHARTS = (
         "and of tokens (dotted). Only a sampler that is not the trainer itself, as vLLM, has any.",
         "share",
         _fixed(*((name, label, "run", line) for (name, label), line in zip(MASKED.items(), LINES, strict=True))),
+    ),
+    Chart(
+        "off_policy",
+        "What the correction leaves",
+        "Effective share of the update's episodes (solid): under a half, few of them carry the update. Episodes that "
+        "weigh less than 0.5 (dashed), and the median weight (dotted): both go with length.",
+        "share",
+        _fixed(*((name, label, "run", line) for (name, label), line in zip(OFF_POLICY.items(), LINES, strict=True))),
+    ),
+    Chart(
+        "gaps",
+        "Sampler against trainer",
+        "Mean absolute difference of log-probabilities, by the tokens that the policy had written before. Flat lines "
+        "are rounding; one that lies above the others is a state that is carried wrongly.",
+        "number",
+        _gaps,
+        one_run=True,
     ),
     Chart(
         "tokens",

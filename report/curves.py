@@ -61,6 +61,13 @@ MASKED = {
     "importance/sequences_over_cap": "episodes over the cap",
     "importance/tokens_over_cap": "tokens over the cap",
 }
+# What the correction leaves of an update, and where sampler and trainer are apart.
+OFF_POLICY = {
+    "importance/effective_share": "effective share",
+    "importance/weight_under_half": "weights under 0.5",
+    "importance/weight_median": "median weight",
+}
+GAPS = "importance/gap_from_"
 STAGES = "seconds/"
 Values = list[float | None]
 

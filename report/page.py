@@ -98,7 +98,11 @@ class Page:
             title=", ".join(folder.name for folder in folders),
             runs=[_card(run, c) for run, c in zip(runs, curves, strict=True)],
             notes=notes,
-            alarms=[(run.name, text) for run, c in zip(runs, curves, strict=True) for text in alarms(c)],
+            alarms=[
+                (run.name, text)
+                for run, c in zip(runs, curves, strict=True)
+                for text in alarms(c, run.config.train.importance_cap if run.config else 3.0)
+            ],
             evaluations=[e.name for e in evaluations],
             rows=table(evaluations),
             samples=[_sample_words(source, number, packed) for number, source in enumerate(sources)],

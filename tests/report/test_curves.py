@@ -117,6 +117,26 @@ def test_a_healthy_run_and_a_harder_curriculum_raise_no_alarm() -> None:
     assert alarms(made(4, equivalent=[0.5, 0.1, 0.1, 0.1], reward=[1, 2, 2, 2])) == [], "too short to tell"
 
 
+def test_an_engine_that_is_not_the_policy_is_told() -> None:
+    def told(cap: float = 3.0, **changed: list[float]) -> list[str]:
+        return alarms(Curves(list(range(40)), 40 * 144, {**fine, **changed}), cap)  # type: ignore[dict-item]
+
+    fine = {"sampling/logp_difference": [0.012] * 40, "importance/sequences_over_cap": [0.07] * 40}
+    fine |= {"importance/effective_share": [0.6] * 40, "importance/gap_from_0": [0.01] * 40}
+    fine |= {"importance/gap_from_4096": [0.014] * 40}
+    assert told() == []
+    for name, values, says in (
+        ("sampling/logp_difference", [0.01] * 20 + [0.4] * 20, "Sampler and trainer are 0.4 nats a token apart"),
+        ("importance/sequences_over_cap", [0.6] * 40, "60% of the importance ratios are over 3 (updates 36–39)"),
+        ("importance/gap_from_4096", [0.09] * 40, "grow apart along an episode, from 0.01 to 0.09 nats a token"),
+        ("importance/effective_share", [0.1] * 40, "The effective share of an update's episodes is 10%"),
+    ):
+        (text,) = told(**{name: values})
+        assert says in text
+    (text,) = told(5.0, **{"importance/sequences_over_cap": [0.3] * 40})
+    assert "that is 20% at most, at any length" in text
+
+
 def test_other_alarms() -> None:
     flat = [1.0] * 60
     invalid = made(60, invalid=ramp(0.4, 0.02, 30) + ramp(0.02, 0.5, 30), reward=flat, equivalent=[0.3] * 60)
