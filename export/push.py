@@ -28,6 +28,8 @@ def push_folder(
         validate_repo_id(repo)
     except HFValidationError as error:
         raise ConfigError(f"{repo} cannot be a repository's name: {error}") from error
+    if "/" not in repo:  # the Hub would make OWNER/NAME of it and upload to another
+        raise ConfigError(f"--push {repo} names no owner: write OWNER/{repo}")
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     size = sum(file.stat().st_size for file in files)
     visibility = "private" if private else "public"

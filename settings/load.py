@@ -46,10 +46,11 @@ def known_keys(kind: type = Config) -> dict[str, dataclasses.Field[Any]]:
 def load_config(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> Config:
     """The configuration of a run that the files and ``section.key=value`` overrides give, later ones winning.
 
-    Lists are replaced whole. Raises ConfigError, naming the file or override, the key and the fix, for an
-    unknown key, a value of the wrong type or out of bounds, a file that is missing or no YAML mapping.
+    Lists are replaced whole; with ``curriculum.scale_to_run`` counts of updates are those of this run. Raises
+    ConfigError, naming the file or override, the key and the fix, for an unknown key, a value of the wrong type or out
+    of bounds, a file that is missing or no YAML mapping.
     """
-    return load_as(Config, check_config, files, overrides)
+    return load_as(Config, check_config, files, overrides).scaled()
 
 
 def load_as(

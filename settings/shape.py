@@ -12,9 +12,14 @@ def launched_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def process_index() -> int:
+    """The number of this process in its launch."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def is_main_process() -> bool:
     """Whether this process is the one that writes what all processes share."""
-    return os.environ.get("RANK", "0") == "0"
+    return process_index() == 0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ LAUNCHES = {
 def dry_run(script: str, *words: str, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
     # The scripts take python and accelerate from the path, as of an active environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "DRY_RUN": "1", "PATH": path, **more}
+    # A command of the pages may report to W&B, whose key this machine has not.
+    environment = {**os.environ, "DRY_RUN": "1", "PATH": path, "WANDB_MODE": "offline", **more}
     environment.pop("SLURM_SUBMIT_DIR", None)
     command = ["bash", str(SCRIPTS / script), *words]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
@@ -58,6 +59,28 @@ def test_accelerate_reads_the_command(script):
     assert parsed.training_script_args[:4] == [*RECIPE, "seed=7", "--resume"]
     if machines > 1:
         assert (parsed.machine_rank, parsed.main_process_ip) == (1, "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("visible", "used"), [(None, "0"), ("5", "5"), ("3,4", "3"), ("GPU-a1,GPU-b2", "GPU-a1"), ("", "")]
+)
+def test_one_process_sees_one_gpu(tmp_path, visible, used):
+    """accelerate is a stand-in that tells what it would see."""
+    for name, text in (("accelerate", 'echo "sees $CUDA_VISIBLE_DEVICES"'), ("nvidia-smi", "echo 'GPU 0: one'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    bin = Path(sys.executable).parent
+    more = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    done = dry_run("single.sh", "configs/demo.yaml", DRY_RUN="0", PATH=f"{tmp_path}:{bin}:{os.environ['PATH']}", **more)
+    assert done.stdout == f"sees {used}\n", done.stderr
+
+
+@pytest.mark.parametrize(("word", "option"), [("train.heal=2", "2"), ("train.heal=0", None), ("seed=1", None)])
+def test_a_run_that_may_heal_is_started_again_by_its_launcher(word, option):
+    for script, own in (("zero2.sh", ["8"]), ("multinode.sh", ["2", "8", "1", "host"])):
+        command = shlex.split(dry_run(script, *own, *RECIPE, word).stdout.splitlines()[-1])
+        assert ("--max_restarts" in command) == (option is not None)
+        assert option is None or command[command.index("--max_restarts") + 1] == option
 
 
 def test_the_server_job_serves_what_it_trains():

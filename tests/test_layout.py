@@ -317,7 +317,10 @@ def test_every_benchmark_states_its_limit(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("file", "extras"),
-    [("constraints.txt", ("test", "track", "plot", "own")), ("constraints-vllm.txt", ("test", "track", "vllm"))],
+    [
+        ("constraints.txt", ("test", "track", "plot", "own")),
+        ("constraints-vllm.txt", ("test", "track", "vllm", "kernels")),
+    ],
 )
 def test_every_dependency_is_pinned(file: str, extras: tuple[str, ...]) -> None:
     """A fresh install is the tested one: each package that pyproject.toml asks for has an exact version."""

@@ -22,7 +22,10 @@ from sqale_grpo.settings.sampling import Sampling
 
 @dataclass(frozen=True)
 class Experiment:
-    """A training run's fixed parts."""
+    """A training run's fixed parts.
+
+    ``first_update``: where this start of the run begins, or goes on. ``left_out``: updates that are not played.
+    """
 
     config: Config
     folder: Path
@@ -35,25 +38,34 @@ class Experiment:
     frame: ChatFrame
     sampling: Sampling
     pool: ThreadPoolExecutor
+    first_update: int = 0
+    left_out: frozenset[int] = frozenset()
 
     def sampler(self, repeats: int) -> Sampler:
         """The whole run's order of questions; each update's batch comes ``repeats`` times, as TRL's loader reads it."""
         train = self.config.train
         return CurriculumSampler(
-            lambda update: [self.eligible[position] for position in self.curriculum.batch(update)],
+            self.batch,
             train.updates,
             train.questions_per_update,
             train.candidates,
             repeats,
         )
 
-    def job(self, index: int, update: int, candidate: int) -> EpisodeJob:
-        """The episode of question ``index`` and ``candidate`` in ``update``, its gate drawn."""
+    def batch(self, update: int) -> list[int]:
+        """Indices of the questions of ``update``, one a group; a small bucket may give the same one twice."""
+        return [self.eligible[position] for position in self.curriculum.batch(update)]
+
+    def job(self, index: int, update: int, candidate: int, repeat: int = 0) -> EpisodeJob:
+        """The episode of question ``index`` and ``candidate`` in ``update``, its gate drawn.
+
+        ``repeat``: how many groups of the update before this one have the same question.
+        """
         config = self.config
         probability = gate_probability(update, config.curriculum.gate_start, config.curriculum.gate_updates)
         question_id = self.corpus.question(index).question_id
         gated = gate_closed(config.seed, update, question_id, candidate, probability)
-        return EpisodeJob(index, candidate, gated, (config.seed, update))
+        return EpisodeJob(index, candidate, gated, (config.seed, update), repeat)
 
     def jobs(self, indices: Sequence[int], update: int, process: int) -> list[EpisodeJob]:
         """The episodes of ``process`` (its rank): ``indices`` is its slice of the update's batch, groups in a row.
@@ -62,7 +74,13 @@ class Experiment:
         """
         first = process * len(indices)
         size = self.config.train.candidates
-        return [self.job(index, update, (first + position) % size) for position, index in enumerate(indices)]
+        batch = self.batch(update)
+        repeats = [batch[:group].count(index) for group, index in enumerate(batch)]
+        places = (divmod(first + position, size) for position in range(len(indices)))
+        return [
+            self.job(index, update, candidate, repeats[group] if batch[group] == index else 0)
+            for index, (group, candidate) in zip(indices, places, strict=True)
+        ]
 
     def bucket_name(self, index: int) -> str:
         """Name of the length bucket of question ``index``."""
@@ -75,6 +93,8 @@ def make_experiment(
     corpus: PreparedCorpus,
     eligible: list[int],
     tokenizer: PreTrainedTokenizerBase,
+    first_update: int = 0,
+    left_out: frozenset[int] = frozenset(),
 ) -> Experiment:
     """Assemble the parts."""
     sqls = corpus.gold_sqls()
@@ -92,4 +112,6 @@ def make_experiment(
         frame=chat_frame(tokenizer, config.model.enable_thinking),
         sampling=config.rollout.sampling(),
         pool=ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools"),
+        first_update=first_update,
+        left_out=left_out,
     )

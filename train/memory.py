@@ -1,8 +1,11 @@
-"""Memory of one GPU in training, estimated from the configuration and the shape of Qwen3.5-2B; nothing is loaded."""
+"""Memory of one GPU in training, and the disk of a checkpoint, from the configuration and a model's shape."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from sqale_grpo.settings.keys import Config
+from sqale_grpo.train.model_shape import QWEN35_2B, ModelShape
 
 GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2}
@@ -13,41 +16,17 @@ STRATEGIES = ("single", "ddp", "zero2", "zero3", "fsdp2")
 
 
 @dataclass(frozen=True)
-class ModelShape:
-    """Sizes of a model; ``text`` is what trains, ``vision`` is frozen, ``lora`` is parameters a unit of LoRA rank."""
-
-    name: str
-    text: int
-    vision: int
-    lora: int
-    layers: int
-    hidden: int
-    intermediate: int
-    vocabulary: int
-
-
-# Counted from the published shape: transformers' Qwen3_5ForCausalLM has exactly so many text parameters. LoRA on the
-# attention, delta-net and MLP projections: 18 linear layers of 40,960 a rank, 6 full ones of 39,936.
-QWEN35_2B = ModelShape(
-    name="Qwen3.5-2B",
-    text=1_881_825_088,
-    vision=330_000_000,
-    lora=976_896,
-    layers=24,
-    hidden=2_048,
-    intermediate=6_144,
-    vocabulary=248_320,
-)
-
-
-@dataclass(frozen=True)
 class Part:
-    """One consumer of memory: what, by which formula, bytes in all, and whether the GPUs share it out."""
+    """One consumer of memory: what, by which formula, bytes in all, and whether the GPUs share it out.
+
+    ``during``: "always", or the one of an update's two phases in which it is there.
+    """
 
     name: str
     formula: str
     size: int
     shared: bool
+    during: Literal["always", "pass", "step"] = "always"
 
     def on_rank(self, gpus: int) -> float:
         """Bytes on one of ``gpus`` GPUs."""
@@ -81,7 +60,18 @@ def memory_parts(config: Config, micro_batch: int, strategy: str, shape: ModelSh
     if config.train.beta:
         reference = lora * computing if lora else whole * computing
         parts.append(Part("reference", "as weights, or the adapter alone with LoRA", reference, split))
-    return [*parts, *_passing(config, micro_batch, shape)]
+    foreach = Part(
+        "AdamW's step", "trained x 4 (foreach)", trained * stored, strategy not in ("single", "ddp"), during="step"
+    )
+    return [*parts, *_passing(config, micro_batch, strategy, shape), foreach]
+
+
+def peak(parts: Iterable[Part], gpus: int) -> float:
+    """Bytes on one of ``gpus`` GPUs at the peak: what is always there, and the larger of the passes and the step."""
+    sums = dict.fromkeys(("always", "pass", "step"), 0.0)
+    for part in parts:
+        sums[part.during] += part.on_rank(gpus)
+    return sums["always"] + max(sums["pass"], sums["step"])
 
 
 def trained_parameters(config: Config, shape: ModelShape = QWEN35_2B) -> int:
@@ -89,26 +79,42 @@ def trained_parameters(config: Config, shape: ModelShape = QWEN35_2B) -> int:
     return config.model.lora_rank * shape.lora if config.model.lora_rank else shape.text
 
 
-def _passing(config: Config, micro_batch: int, shape: ModelShape) -> list[Part]:
+def _passing(config: Config, micro_batch: int, strategy: str, shape: ModelShape) -> list[Part]:
     """What a pass needs, on every GPU."""
-    tokens = micro_batch * config.rollout.max_episode_tokens
+    model, tokens = config.model, micro_batch * config.rollout.max_episode_tokens
     layer = tokens * (8 * shape.hidden + 3 * shape.intermediate) * 2
-    checkpointing = config.model.gradient_checkpointing
-    kept = shape.layers * tokens * shape.hidden * 2 + layer if checkpointing else shape.layers * layer
+    # Under autocast the stream between two layers has the weights' format, which checkpointing keeps at each.
+    stream = BYTES[model.weights_dtype] if strategy in ("single", "ddp") else BYTES[model.dtype]
+    checkpointing = model.gradient_checkpointing
+    kept = shape.layers * tokens * shape.hidden * stream + layer if checkpointing else shape.layers * layer
     # The head projects the tokens that the policy wrote, tile by tile: no tensor of tokens x vocabulary is ever whole.
-    head = HEAD_TILE * 2 + (0 if config.model.lora_rank else shape.vocabulary * shape.hidden * 4)
+    head = HEAD_TILE * 2 + (0 if model.lora_rank else shape.vocabulary * shape.hidden * 4)
     return [
-        Part("activations", _activation_formula(checkpointing), kept, False),
-        Part("head", "4,096 x 32,768 x 2 + vocabulary x hidden x 4", head, False),
+        Part("activations", _activation_formula(checkpointing), kept, False, during="pass"),
+        Part("head", "4,096 x 32,768 x 2 + vocabulary x hidden x 4", head, False, during="pass"),
         Part("CUDA, NCCL", "a guess", CONTEXT, False),
     ]
 
 
-def checkpoint_bytes(config: Config, shape: ModelShape = QWEN35_2B) -> int:
-    """Bytes of one checkpoint on disk: weights, both moments and the reference of what trains."""
-    return trained_parameters(config, shape) * BYTES[config.model.weights_dtype] * (4 if config.train.beta else 3)
+def checkpoint_bytes(config: Config, shape: ModelShape = QWEN35_2B, sharding: str = "none") -> int:
+    """Bytes of one checkpoint on disk, by what the launch shards (``train.launch.sharding``).
+
+    Measured on small models, a file at a time. DeepSpeed writes the weights twice, once as its own, the tied head a
+    second time, and float32 weights beside the moments. Adapters alone are saved of a LoRA policy.
+    """
+    stored = BYTES[config.model.weights_dtype]
+    trained, references = trained_parameters(config, shape), 1 if config.train.beta else 0
+    if config.model.lora_rank:
+        return trained * 4 * (3 + references)
+    whole = shape.text + shape.vision
+    if sharding.startswith("zero") and config.model.dtype == "bfloat16":
+        head = shape.vocabulary * shape.hidden * 2
+        return whole * 2 * (2 + references) + head + trained * 12
+    return whole * stored * (1 + references) + trained * 2 * stored
 
 
 def _activation_formula(checkpointing: bool) -> str:
     layer = "tokens x (8 hidden + 3 intermediate) x 2"
-    return f"layers x tokens x hidden x 2 + one layer's {layer}" if checkpointing else f"layers x {layer}"
+    if not checkpointing:
+        return f"layers x {layer}"
+    return f"layers x tokens x hidden x 2 (4 under autocast) + one layer's {layer}"

@@ -14,11 +14,13 @@ from sqale_grpo.corpus.prepared import MARKER
 from sqale_grpo.curriculum import gate_probability
 from sqale_grpo.curriculum.buckets import NAMES
 from sqale_grpo.env.text import harmless
+from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import prepare_command, prepared_folder
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.shape import batch_shape, check_corpus_size, launched_processes
-from sqale_grpo.train.memory import GIB, QWEN35_2B, checkpoint_bytes, memory_parts
+from sqale_grpo.train.memory import GIB, checkpoint_bytes, memory_parts, peak
+from sqale_grpo.train.model_shape import QWEN35_2B, ModelShape, model_shape
 
 
 def warmup_steps(config: Config) -> int:
@@ -56,6 +58,33 @@ def turning_points(config: Config) -> list[int]:
     return sorted({point for point in points if point < last} | {last})
 
 
+def plan_warnings(config: Config) -> list[str]:
+    """What a run of this length leaves out of its schedules, a sentence each."""
+    train, curriculum = config.train, config.curriculum
+    updates, warm, settled = (
+        train.updates,
+        curriculum.warmup_updates,
+        curriculum.warmup_updates + curriculum.ramp_updates,
+    )
+    found = []
+    if curriculum.strength > 0 and updates <= warm:
+        found.append(f"the run never leaves the short bucket: its {updates:,} updates end within the first {warm:,}")
+    elif curriculum.strength > 0 and updates < settled:
+        share = (updates - warm) / curriculum.ramp_updates
+        found.append(f"the mixture ends {share:.0%} of its way from curriculum.start to curriculum.end")
+    gate = gate_probability(updates - 1, curriculum.gate_start, curriculum.gate_updates)
+    if gate > GATE_SHARE:
+        found.append(f"the run ends with {gate:.0%} of the submit gates closed")
+    if train.beta and updates < train.anchor_updates:
+        found.append("the reference is never re-anchored")
+    if updates < train.save_updates:
+        found.append("there is no checkpoint before the end: a kill loses everything (train.save_updates)")
+    if found:
+        found.append("curriculum.scale_to_run=true gives all of these as shares of the run")
+    return found
+
+
+GATE_SHARE = 0.05
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 9)
 # (heading, strategy, GPUs)
 SHARDINGS = (
@@ -83,7 +112,10 @@ def print_plan(config: Config, console: Console) -> None:
     console.print(shape_table(config, sorted({*WORLD_SIZES, started})))
     console.print(schedule_table(config))
     console.print(anchor_text(config))
-    console.print(memory_table(config, batch_shape(config, started).micro_batch))
+    for warning in plan_warnings(config):
+        console.print(f"note: {warning}", style="yellow", highlight=False)
+    shape = model_shape(resolve_policy(config.model.path), config.model.lora_targets)
+    console.print(memory_table(config, batch_shape(config, started).micro_batch, shape))
 
 
 def corpus_text(config: Config) -> str:
@@ -185,9 +217,9 @@ def anchor_text(config: Config) -> str:
     )
 
 
-def memory_table(config: Config, micro_batch: int) -> Table:
-    """GiB a GPU by part and by way of sharing, for the shape of Qwen3.5-2B at the longest episodes."""
-    rollout, shape = config.rollout, QWEN35_2B
+def memory_table(config: Config, micro_batch: int, shape: ModelShape = QWEN35_2B) -> Table:
+    """GiB a GPU by part and by way of sharing, for a model of ``shape`` at the longest episodes."""
+    rollout = config.rollout
     given = {
         "text": shape.text,
         "vision": shape.vision,
@@ -196,19 +228,24 @@ def memory_table(config: Config, micro_batch: int) -> Table:
         "intermediate": shape.intermediate,
         "vocabulary": shape.vocabulary,
     }
+    if config.model.lora_rank:
+        given["trained"] = config.model.lora_rank * shape.lora
     sizes = ", ".join(f"{name} = {value:,}" for name, value in given.items())
+    sharded = checkpoint_bytes(config, shape, "zero2") / GIB
+    assumed = " (another model's sizes are read where its folder is at hand)" if shape is QWEN35_2B else ""
     table = Table(
         title=f"estimated GiB a GPU for {shape.name}, {micro_batch} x {rollout.max_episode_tokens:,} tokens a pass",
-        caption=f"tokens = {micro_batch} x {rollout.max_episode_tokens:,}, {sizes}; formulas in bytes. An estimate, "
-        f"not a measurement: an 80 GB card has {CARD_GIB} GiB. One checkpoint takes about "
-        f"{checkpoint_bytes(config) / GIB:.0f} GiB on disk.",
+        caption=f"tokens = {micro_batch} x {rollout.max_episode_tokens:,}, {sizes}{assumed}; formulas in bytes. An "
+        f"estimate, not a measurement: an 80 GB card has {CARD_GIB} GiB. The peak has the larger of the passes and the "
+        f"optimizer's step. One checkpoint takes about {checkpoint_bytes(config, shape) / GIB:.1f} GiB on disk, "
+        f"{sharded:.1f} under ZeRO.",
     )
     table.add_column("part")
     table.add_column("formula")
     for heading, _, _ in SHARDINGS:
         table.add_column(f"GPUs: {heading}", justify="right")
     columns = [
-        {part.name: part for part in memory_parts(config, micro_batch, strategy)} for _, strategy, _ in SHARDINGS
+        {part.name: part for part in memory_parts(config, micro_batch, strategy, shape)} for _, strategy, _ in SHARDINGS
     ]
     counts = [gpus for _, _, gpus in SHARDINGS]
     for name, formula in {part.name: part.formula for column in columns for part in column.values()}.items():
@@ -220,6 +257,6 @@ def memory_table(config: Config, micro_batch: int) -> Table:
     if engine:
         table.add_row("colocated vLLM", f"{rollout.vllm_memory_share:g} x card", *(f"{engine:.1f}" for _ in columns))
     table.add_section()
-    sums = [sum(part.on_rank(n) for part in column.values()) / GIB for column, n in zip(columns, counts, strict=True)]
-    table.add_row("sum", "", *(f"{size + engine:.1f}" for size in sums))
+    peaks = [peak(column.values(), n) / GIB for column, n in zip(columns, counts, strict=True)]
+    table.add_row("at the peak", "", *(f"{size + engine:.1f}" for size in peaks))
     return table

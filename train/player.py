@@ -7,7 +7,6 @@ from typing import Any
 
 from trl.models import unwrap_model_for_generation
 
-from sqale_grpo.rollout.http import ServerError
 from sqale_grpo.rollout.lockstep import play
 from sqale_grpo.rollout.play import PlayFunction
 from sqale_grpo.rollout.requests import Engine, play_requests
@@ -37,16 +36,6 @@ def open_player(trainer: Any, experiment: Experiment, stats: RolloutStats) -> It
     opened = _server_engine if trainer.vllm_mode == "server" else _colocated_engine
     with opened(trainer, experiment) as engine:
         yield partial(play_requests, engine, frame, sampling=sampling, pool=pool, stats=stats)
-
-
-def send_weights(trainer: Any) -> None:
-    """Give vLLM the trainer's weights; ServerError where its server cannot be reached. All processes call it."""
-    try:
-        trainer.vllm_generation.sync_weights()
-    except OSError as error:  # of which the errors of TRL's client are
-        if trainer.vllm_mode != "server":
-            raise
-        raise ServerError(f"the weights could not be sent: {error}") from error
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 from sqale_grpo.env.files import write_whole
 from sqale_grpo.rollout.record import METRICS, drop_episodes, read_metrics
 from sqale_grpo.settings.run_folder import EPISODES
+from sqale_grpo.train.breaks import writing
 
 TIERS = ("equivalent", "executable", "parsable", "invalid")
 
@@ -53,7 +54,7 @@ class ProgressLog(TrainerCallback):
         if not state.is_world_process_zero or not logs or "equivalent_rate" not in logs:
             return
         update = state.global_step - 1
-        with self.file.open("a") as file:
+        with writing(self.file), self.file.open("a") as file:
             file.write(json.dumps({"update": update, **logs}) + "\n")
         rates = " ".join(f"{tier} {logs[f'{tier}_rate']:.0%}" for tier in TIERS)
         if logs.get("void_rate"):

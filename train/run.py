@@ -15,24 +15,28 @@ from sqale_grpo.rollout.policy import load_policy, load_tokenizer, resolve_polic
 from sqale_grpo.settings.corpora import open_corpus
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
-from sqale_grpo.settings.run_folder import prepare_folder, run_folder
+from sqale_grpo.settings.run_folder import checkpoint_update, latest_checkpoint, prepare_folder, run_folder
 from sqale_grpo.settings.shape import accumulation, is_main_process, launched_processes
 from sqale_grpo.train.anchor import with_adapters
 from sqale_grpo.train.backend_check import check_backend
+from sqale_grpo.train.breaks import Healing, Heals, RunBreak
 from sqale_grpo.train.experiment import make_experiment
-from sqale_grpo.train.launch import check_resumed_launch, check_world_size, start_deepspeed_on_cpu, uses_fsdp
+from sqale_grpo.train.launch import check_resumed_launch, check_world_size, sharding, start_deepspeed_on_cpu, uses_fsdp
 from sqale_grpo.train.next_steps import is_finished
-from sqale_grpo.train.plan import warmup_steps
-from sqale_grpo.train.preflight import (
+from sqale_grpo.train.plan import plan_warnings, warmup_steps
+from sqale_grpo.train.preflight.run import Preflight
+from sqale_grpo.train.progress import ProgressLog, logged_updates
+from sqale_grpo.train.push import CheckpointPush
+from sqale_grpo.train.start_checks import (
     check_built,
     check_databases,
     check_inputs,
     check_model_path,
+    check_room,
     check_trackers,
     eligible_questions,
 )
-from sqale_grpo.train.progress import ProgressLog, logged_updates
-from sqale_grpo.train.push import CheckpointPush
+from sqale_grpo.train.sync import engine_facts
 from sqale_grpo.train.trackers import EpisodeTables, continue_run, tracker_callbacks
 from sqale_grpo.train.trainer import SqlGRPOTrainer
 
@@ -52,6 +56,8 @@ def set_up_libraries(config: Config) -> None:
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     os.environ.setdefault("WANDB_PROJECT", PROJECT)
+    # vLLM reads it when it makes its first engine. Left alone, it takes V2 where Triton is installed, else V1.
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if config.rollout.vllm_model_runner == "v2" else "0"
     transformers.utils.logging.disable_progress_bar()
     # transformers renames arguments that TRL still passes under their older names.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.|torch\.nn")
@@ -86,6 +92,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         adam_beta2=train.adam_beta2,
         weight_decay=train.weight_decay,
         max_grad_norm=train.max_grad_norm,
+        logging_nan_inf_filter=False,  # it would show a mean of earlier losses in place of one that is no number
         bf16=model.dtype == "bfloat16",
         gradient_checkpointing=model.gradient_checkpointing,
         use_cpu=train.use_cpu,
@@ -99,7 +106,7 @@ def grpo_config(config: Config, folder: Path, world_size: int) -> GRPOConfig:
         epsilon=train.clip_low,
         epsilon_high=train.clip_high,
         beta=train.beta,
-        use_bias_correction_kl=False,
+        use_bias_correction_kl=train.kl_bias_correction,
         importance_sampling_level="token",
         # The correction for a sampler that is not the trainer; transformers' rollouts need none and TRL applies none.
         vllm_importance_sampling_correction=train.importance_level != "none",
@@ -142,12 +149,27 @@ def push_callbacks(config: Config, folder: Path, console: Console) -> list[Check
     )
 
 
-def run(config: Config, resume: bool = False, console: Console | None = None) -> FinishedRun:
-    """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there."""
+def healed(heals: Heals, error: RunBreak, config: Config) -> None:
+    """Raise Healing where the run may go back to its last checkpoint after ``error`` (``train.heal``)."""
+    back = latest_checkpoint(heals.folder)
+    where = back.name if back else "its beginning"
+    if heals.heal(error, config.train.heal, where):
+        left = f", and leaves update {error.update} out" if error.numbers else ""
+        raise Healing(f"{error}\nthe run goes back to {where}{left} (train.heal={config.train.heal})") from error
+
+
+def run(
+    config: Config, resume: bool = False, console: Console | None = None, only_preflight: bool = False
+) -> FinishedRun:
+    """Train as ``config`` says, in OUTPUT/NAME; with ``resume`` go on from the last complete checkpoint there.
+
+    ``only_preflight``: end before the first update, by PreflightDone or PreflightFailed.
+    """
     console = console or Console()
     read_prompts(config.env.prompts)
     for check in (check_built, check_backend, check_trackers, check_model_path):
         check(config)
+    check_room(config, sharding())
     set_up_libraries(config)
     start_deepspeed_on_cpu(config)
     corpus = open_corpus(config, config.corpus.split)
@@ -162,7 +184,8 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
         continue_run(config, folder)
     path = resolve_policy(config.model.path)
     tokenizer = load_tokenizer(path)
-    experiment = make_experiment(config, folder, corpus, eligible, tokenizer)
+    heals, first = Heals.of_run(folder), checkpoint_update(checkpoint)
+    experiment = make_experiment(config, folder, corpus, eligible, tokenizer, first, heals.left_out())
     progress, sent = ProgressLog(folder, console), logged_updates(folder)
     trainer = SqlGRPOTrainer(
         experiment,
@@ -177,14 +200,26 @@ def run(config: Config, resume: bool = False, console: Console | None = None) ->
         ],
     )
     check_world_size(trainer.accelerator.num_processes)
+    if config.rollout.backend == "vllm_colocate":
+        console.print(engine_facts(trainer.vllm_generation.llm), highlight=False)
     trainer.remove_callback(PrinterCallback)
+    if only_preflight or (config.train.preflight and not config.train.use_cpu):
+        preflight = Preflight(folder, console, only_preflight)
+        preflight.trainer = trainer
+        trainer.callback_handler.callbacks.insert(0, preflight)  # before the progress bar takes the terminal
     if is_finished(config, checkpoint):
         console.print(f"nothing is left to resume: all {config.train.updates:,} updates are made", markup=False)
     elif checkpoint is not None:
         console.print(f"resuming from {checkpoint}", markup=False)
+    for warning in plan_warnings(config):
+        console.print(f"note: {warning}", highlight=False)
+    if heals.left_out():
+        console.print(f"left out after a break: updates {', '.join(map(str, sorted(heals.left_out())))}")
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except BaseException:
-        progress.stop()
+    except RunBreak as error:
+        healed(heals, error, config)
         raise
+    finally:
+        progress.stop()
     return FinishedRun(folder, trainer)

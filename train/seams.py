@@ -20,6 +20,7 @@ OVERRIDDEN = {
         ("model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"),
         "only tokens that the policy wrote go through the head; arguments for images may follow",
     ),
+    "_get_grad_norm": (("model", "grad_norm"), "the run ends before a step whose gradient is no number"),
     "_save_checkpoint": (("model", "trial"), "a checkpoint holds the reference policy, and says when it is whole"),
     "_load_optimizer_and_scheduler": (("checkpoint",), "a resumed run gets the reference policy of its checkpoint"),
 }
@@ -32,7 +33,12 @@ USED = {
     "_last_loaded_step": "the update whose weights vLLM holds",
 }
 # Attributes of TRL's VLLMGeneration.
-GENERATION = {"_llm_weights_sleeping": "told that vLLM was sent to sleep, so that it is woken before the next transfer"}
+GENERATION = {
+    "_llm_weights_sleeping": "told that vLLM was sent to sleep, so that it is woken before the next transfer",
+    "_iter_named_params": "replaced where there are adapters: TRL merges them into the frozen base and takes them out",
+}
+# The class that TRL makes its colocated engine of, replaced while it does so: the arguments that we give in its place.
+ENGINE = {"LLM": ("seed", "enable_prefix_caching")}
 # What `_generate_and_score_completions` returns and `_compute_loss` reads, by key.
 BATCH = {
     "advantages": "for the record of the episodes",

@@ -2,12 +2,12 @@
 
 What it adds, and where: which questions (``_get_train_sampler``), the episodes (``rollout``), agreement over the
 whole group wherever its members were generated (``_calculate_rewards``), the record of every episode, and a reference
-policy that survives a resume (``_save_checkpoint``, ``_load_optimizer_and_scheduler``).
+policy that survives a resume (``_save_checkpoint``, ``_load_optimizer_and_scheduler``). An update whose gradient is no
+number ends the run before its step (``_get_grad_norm``).
 """
 
 import time
-import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,37 +17,24 @@ import torch
 from accelerate.utils import gather_object
 from torch.utils.data import Sampler
 from trl import GRPOTrainer
-from trl.trainer.utils import split_tensor_dict
 
-from sqale_grpo.env.errors import UserError
-from sqale_grpo.env.text import harmless
 from sqale_grpo.reward import Outcome, RewardParts, ablated, with_agreement
 from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
 from sqale_grpo.rollout.record import turns_record, write_episodes
 from sqale_grpo.rollout.tokens import RolloutStats
-from sqale_grpo.settings.run_folder import EPISODES, finish_checkpoint
-from sqale_grpo.train.anchor import ReferenceAnchor, check_reference_adapter, load_reference, save_reference
+from sqale_grpo.settings.run_folder import EPISODES
+from sqale_grpo.settings.shape import process_index
+from sqale_grpo.train import checkpoint as checkpoints
+from sqale_grpo.train.anchor import ReferenceAnchor
+from sqale_grpo.train.breaks import breaks_at, check_gradient, check_weights_finite, writing
 from sqale_grpo.train.experiment import Experiment
-from sqale_grpo.train.launch import save_launch
+from sqale_grpo.train.importance import off_policy_metrics
 from sqale_grpo.train.log_probs import written_log_probs
-from sqale_grpo.train.metrics import equal_groups, ratio_metrics, update_metrics, weigh_by_tokens
-from sqale_grpo.train.player import open_player, send_weights
-
-VOID_SHARE = 0.5  # of an update's candidates: with more void ones the machine must be mended first
-
-
-def execution_reward(prompts: list, completions: list, outcome: list[Outcome], **_: Any) -> list[float | None]:
-    """TRL's reward function: the scored outcomes' rewards, agreement included.
-
-    None for a void one: TRL leaves it out of its group's mean and deviation, and its advantage is 0.
-    """
-    return [None if o.tier == "void" else o.reward for o in outcome]
-
-
-def void_together(outcomes: list[Outcome]) -> list[Outcome]:
-    """A group's outcomes; all void where the gold query did not run for one, on whichever process."""
-    without_gold = next((each for each in outcomes if each.tier == "void" and each.error == "not_run"), None)
-    return outcomes if without_gold is None else [without_gold] * len(outcomes)
+from sqale_grpo.train.metrics import equal_groups, update_metrics, weigh_by_tokens
+from sqale_grpo.train.micro_batches import by_length
+from sqale_grpo.train.player import open_player
+from sqale_grpo.train.rewards import check_void, execution_reward, void_together
+from sqale_grpo.train.sync import engine_arguments, engine_seed, leave_the_base_alone, send_weights
 
 
 class SqlGRPOTrainer(GRPOTrainer):
@@ -64,13 +51,19 @@ class SqlGRPOTrainer(GRPOTrainer):
         self._buffered_inputs: list[dict[str, Any]] | None = None
         self._played: list[PlayedEpisode] = []
         self._equal: torch.Tensor  # an episode of this process: are its group's rewards all equal?
+        self._losses: list[torch.Tensor] = []  # of the passes of this update, on this process
         self._pass_tokens: list[float] = []  # tokens that the policy wrote, a pass of this update, of all processes
-        super().__init__(
-            reward_funcs=[execution_reward],
-            rollout_func=lambda prompts, trainer: trainer.rollout(prompts),
-            train_dataset=experiment.dataset,
-            **trl_arguments,
-        )
+        seed = engine_seed(experiment.config.seed, experiment.first_update, process_index())
+        caching = experiment.config.rollout.vllm_prefix_caching
+        with engine_arguments(seed=seed, enable_prefix_caching=caching):
+            super().__init__(
+                reward_funcs=[execution_reward],
+                rollout_func=lambda prompts, trainer: trainer.rollout(prompts),
+                train_dataset=experiment.dataset,
+                **trl_arguments,
+            )
+        if self.use_vllm:
+            leave_the_base_alone(self)
         train = experiment.config.train
         episodes, wanted = self.args.generation_batch_size, train.questions_per_update * train.candidates
         if episodes != wanted or self.args.gradient_accumulation_steps != self.args.steps_per_generation:
@@ -151,7 +144,7 @@ class SqlGRPOTrainer(GRPOTrainer):
                     raise RuntimeError(f"candidates from {start} on belong to different questions: wrong sampler")
                 outcomes = void_together([outcome for _, outcome in members])
                 finished += [ablated(each, parts) for each in with_agreement(outcomes)]
-            self._check_void(finished)
+            check_void(finished, self.state.global_step, self.accelerator.is_main_process)
             first = self.accelerator.process_index * len(inputs)
             for x, played, outcome in zip(inputs, self._played, finished[first:], strict=False):
                 x["outcome"] = played.outcome = outcome
@@ -160,19 +153,6 @@ class SqlGRPOTrainer(GRPOTrainer):
         equal = equal_groups(known, size)[first : first + len(inputs)]
         self._equal = torch.tensor(equal, device=self.accelerator.device)
         return rewards
-
-    def _check_void(self, outcomes: list[Outcome]) -> None:
-        """Say which candidates are void; raises UserError for too many."""
-        failures = Counter(outcome.message for outcome in outcomes if outcome.tier == "void")
-        if not failures:
-            return
-        count, (most_common, _) = failures.total(), failures.most_common(1)[0]
-        of = f"{count} of {len(outcomes)} candidates"
-        said = harmless(f"update {self.state.global_step}: {of} are void; most often: {most_common}")
-        if count > VOID_SHARE * len(outcomes):
-            raise UserError(f"{said}. Mend that, then resume the run")
-        if self.accelerator.is_main_process:
-            warnings.warn(said, RuntimeWarning, stacklevel=2)
 
     def _generate_and_score_completions(self, inputs: list[dict]) -> dict[str, Any]:
         before, started = sum(self.stage_seconds.values()), time.monotonic()
@@ -187,14 +167,15 @@ class SqlGRPOTrainer(GRPOTrainer):
         return output
 
     def _note_importance(self, output: dict[str, torch.Tensor]) -> None:
-        """How far vLLM's probabilities are from the trainer's, and how often the correction meets its cap."""
+        """How far vLLM's probabilities are from the trainer's, and what the correction leaves of the update."""
         train = self.experiment.config.train
-        figures = ratio_metrics(
+        figures = off_policy_metrics(
             output["old_per_token_logps"],
             output["sampling_per_token_logps"],
             output["tool_mask"] * output["completion_mask"],
             train.importance_cap,
-            train.importance_level if train.importance_mode == "mask" else None,
+            train.importance_level,
+            train.importance_mode == "mask",
             self.accelerator.gather,
         )
         for name, value in figures.items():
@@ -206,7 +187,8 @@ class SqlGRPOTrainer(GRPOTrainer):
             update = self.state.global_step
             records = gather_object([self._episode_record(p, a) for p, a in zip(self._played, advantages, strict=True)])
             if self.accelerator.is_main_process:
-                write_episodes(self.experiment.folder / EPISODES, update, records)
+                with writing(self.experiment.folder / EPISODES):
+                    write_episodes(self.experiment.folder / EPISODES, update, records)
             for name, value in update_metrics(records, self.num_generations).items():
                 self._metrics["train"][name].append(value)
         self._played = []
@@ -245,22 +227,13 @@ class SqlGRPOTrainer(GRPOTrainer):
     # Forward and backward
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        """TRL's, except for the split into micro-batches: by length instead of at random, so that little is padding.
-
-        The gradient is a sum over micro-batches in any order, except for ``bnpo``: it divides by each one's tokens.
-        """
+        """TRL's, except for the split into micro-batches: by length instead of at random."""
         if not self.model.training:
             return super()._prepare_inputs(generation_batch)
         steps = self.args.steps_per_generation
         if self._step % (steps * self.num_iterations) == 0 or self._buffered_inputs is None:
             batch = self._generate_and_score_completions(generation_batch)
-            lengths = batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)
-            order = torch.argsort(lengths, stable=True)
-            ordered = {
-                name: value[order] if isinstance(value, torch.Tensor) and value.dim() else value
-                for name, value in batch.items()
-            }
-            self._buffered_inputs = split_tensor_dict(ordered, steps)
+            self._buffered_inputs = by_length(batch, steps)
             self._written = None
         return self._buffered_inputs[self._step % steps]
 
@@ -275,12 +248,28 @@ class SqlGRPOTrainer(GRPOTrainer):
         return loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """TRL's; what is left of its time after the rollout and the forward pass is the backward pass."""
+        """TRL's; what is left of its time after the rollout and the forward pass is the backward pass.
+
+        An update that is left out has no episodes and no gradient. Raises RunBreak for what the run cannot go on after.
+        """
+        if self.state.global_step in self.experiment.left_out:
+            return torch.zeros((), device=self.accelerator.device)
         before, started = sum(self.stage_seconds.values()), time.monotonic()
-        loss = super().training_step(*args, **kwargs)
+        with breaks_at(self.state.global_step):
+            loss = super().training_step(*args, **kwargs)
+        self._losses.append(loss.detach())
         inside = sum(self.stage_seconds.values()) - before
         self.stage_seconds["backward"] += time.monotonic() - started - inside
         return loss
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """The gradient's norm, before the optimizer's step; RunBreak where it is no number."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if norm is not None:
+            with breaks_at(self.state.global_step):
+                check_gradient(float(norm), self._losses)
+        self._losses.clear()
+        return norm
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the update's seconds by stage; ``other`` is what no stage accounts for.
@@ -329,22 +318,16 @@ class SqlGRPOTrainer(GRPOTrainer):
         """Nothing: TRL's card would name no model and ask it a question of its own; an export writes a true one."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        checkpoint = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        # After TRL's own part: what is written before it may be wiped. A LoRA reference is an adapter, in that part.
-        if self.ref_model is not None:
-            save_reference(self.accelerator.unwrap_model(self.ref_model), checkpoint, self.args.should_save)
-        # The other processes write parts of it too: their random states, their share of a sharded optimizer.
-        self.accelerator.wait_for_everyone()
-        if self.args.should_save:
-            save_launch(checkpoint)
-            finish_checkpoint(checkpoint, self.experiment.config.train.keep_checkpoints)
+        folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+        with self.clock("save"), breaks_at(self.state.global_step - 1), checkpoints.whole_or_gone(self, folder):
+            check_weights_finite(self.accelerator.unwrap_model(self.model))
+            super()._save_checkpoint(model, trial)
+            checkpoints.finish(self, folder, self.experiment.config.train.keep_checkpoints)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None or not self.beta:
+        if checkpoint is None:
             return
-        if self.ref_model is None:
-            check_reference_adapter(Path(checkpoint))
-        else:
-            load_reference(self.accelerator.unwrap_model(self.ref_model), Path(checkpoint))
+        checkpoints.follow_schedule(self.lr_scheduler)
+        if self.beta:
+            checkpoints.restore_reference(self, Path(checkpoint))

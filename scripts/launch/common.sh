@@ -51,6 +51,16 @@ check() {
     fi
 }
 
+# restarts WORDS...: accelerate's option that starts the processes again after a break, where train.heal allows one.
+restarts() {
+    local word
+    for word in "$@"; do
+        if [[ $word =~ ^train\.heal=([1-9][0-9]*)$ ]]; then
+            echo "--max_restarts ${BASH_REMATCH[1]}"
+        fi
+    done
+}
+
 # launch COMMAND...: become it, or print it.
 launch() {
     if [[ ${DRY_RUN:-0} == 1 ]]; then
@@ -71,5 +81,7 @@ one_machine() {
     number GPUS "$gpus"
     present "$gpus"
     check "$gpus" "$@"
-    launch accelerate launch --config_file "configs/accelerate/$kind.yaml" --num_processes "$gpus" -m sqale_grpo.train "$@"
+    # shellcheck disable=SC2046  # two words or none
+    launch accelerate launch --config_file "configs/accelerate/$kind.yaml" --num_processes "$gpus" $(restarts "$@") \
+        -m sqale_grpo.train "$@"
 }

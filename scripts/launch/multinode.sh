@@ -16,5 +16,7 @@ if ((rank >= machines)); then
 fi
 present "$each"
 check $((machines * each)) "$@"
+# shellcheck disable=SC2046  # two words or none
 launch accelerate launch --config_file configs/accelerate/multinode.yaml --num_machines "$machines" \
-    --num_processes $((machines * each)) --machine_rank "$rank" --main_process_ip "$address" -m sqale_grpo.train "$@"
+    --num_processes $((machines * each)) --machine_rank "$rank" --main_process_ip "$address" $(restarts "$@") \
+    -m sqale_grpo.train "$@"

@@ -74,15 +74,26 @@ def kill_when(run: int, happened: Callable[[], bool], log: Path) -> None:
     os.killpg(run, signal.SIGKILL)
 
 
-def start_torchrun(processes: int, arguments: list[str], log: Path, **environment: str) -> subprocess.Popen:
-    """Start ``sqale-grpo train ARGUMENTS`` on several processes of this machine, their output in ``log``."""
+def start_torchrun(
+    processes: int,
+    arguments: list[str],
+    log: Path,
+    module: str = "sqale_grpo.train",
+    restarts: int = 0,
+    **environment: str,
+) -> subprocess.Popen:
+    """Start ``sqale-grpo train ARGUMENTS`` on several processes of this machine, their output in ``log``.
+
+    ``module`` stands in the train program's place; the processes are started again up to ``restarts`` times.
+    """
     with socket.socket() as probe:  # a port of its own: another test run on this machine may hold any fixed one
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={port}"]
+    command += [f"--max_restarts={restarts}"] if restarts else []
     with log.open("a") as file:
         return subprocess.Popen(
-            [*command, "-m", "sqale_grpo.train", *arguments],
+            [*command, "-m", module, *arguments],
             cwd=ROOT,
             env={**os.environ, **ENVIRONMENT, **environment},
             stdout=file,

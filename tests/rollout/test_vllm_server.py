@@ -20,7 +20,7 @@ from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.settings.sampling import Sampling
 from sqale_grpo.train.backend_check import check_backend
-from sqale_grpo.train.player import send_weights
+from sqale_grpo.train.sync import send_weights
 from tests.helpers.programs import program
 
 main = program("train")
@@ -170,7 +170,7 @@ def check(*overrides):
     ("versions", "says"),
     [
         ({}, "vLLM, which is not installed: use the environment that `make vllm-env` makes"),
-        ({"vllm": "0.21.3", "transformers": "5.17.0"}, "vLLM 0.21.3 is installed, TRL works with 0.22 to 0.31"),
+        ({"vllm": "0.21.3", "transformers": "5.17.0"}, "vLLM 0.21.3 is installed, and 0.31 is what was tested"),
         ({"vllm": "0.32.0", "transformers": "5.17.0"}, "vLLM 0.32.0 is installed"),
         ({"vllm": "0.31.1+cpu", "transformers": "5.24.0"}, "transformers 5.24.0 is installed, vLLM 0.31.1+cpu needs"),
     ],

@@ -134,12 +134,12 @@ def test_resume_names_every_key_that_differs() -> None:
     check_resume(
         saved, flatten(load_config([DEMO], ["train.keep_checkpoints=9", "train.micro_batch=2"])), "checkpoint-5"
     )
-    changed = flatten(load_config([DEMO], ["train.updates=99", "sampler.max_tables=30"]))
+    changed = flatten(load_config([DEMO], ["train.updates=9", "sampler.max_tables=30"]))
     with pytest.raises(ConfigError) as error:
         check_resume(saved, changed, "checkpoint-5")
     text = str(error.value)
     assert text.startswith("checkpoint-5 belongs to another configuration")
-    assert f"train.updates was {saved['train.updates']}, is 99" in text
+    assert f"train.updates was {saved['train.updates']}, is 9" in text
     assert f"sampler.max_tables was {saved['sampler.max_tables']}, is 30" in text
     assert "another name=" in text and "keep_checkpoints" not in text
 
@@ -150,6 +150,37 @@ def test_every_key_states_its_source_and_meaning() -> None:
     for name, field in known_keys().items():
         assert field.metadata["source"] in SOURCES, name
         assert len(field.metadata["help"]) > 3, name
+
+
+def test_counts_of_updates_are_shares_of_the_run() -> None:
+    third = load_config(
+        [RECIPE], ["train.updates=600", "curriculum.scale_to_run=true", "train.push_every=100", "train.push_repo=a/b"]
+    )
+    curriculum, train = third.curriculum, third.train
+    assert (curriculum.warmup_updates, curriculum.ramp_updates, curriculum.gate_updates) == (133, 333, 27)
+    assert (train.anchor_updates, train.save_updates, train.push_every) == (37, 17, 34)
+    assert load_config([RECIPE], ["curriculum.scale_to_run=true"]) == load_config([RECIPE]), "1,800 is what they are of"
+    none = load_config([RECIPE], ["train.updates=9", "curriculum.scale_to_run=true", "train.anchor_updates=0"])
+    assert (none.train.anchor_updates, none.train.save_updates, none.curriculum.gate_updates) == (0, 1, 1)
+
+
+def test_the_scaled_counts_are_what_a_run_keeps(tmp_path: Path) -> None:
+    words = ["train.updates=600", "curriculum.scale_to_run=true"]
+    config = load_config([RECIPE], words)
+    save_config(config, tmp_path / "config.yaml")
+    saved = load_config([tmp_path / "config.yaml"])
+    assert saved == config
+    check_resume(flatten(saved), flatten(load_config([RECIPE], words)), "checkpoint-5")
+
+
+def test_a_run_can_be_extended_and_not_cut(tmp_path: Path) -> None:
+    saved = flatten(load_config([RECIPE]))
+    check_resume(saved, flatten(load_config([RECIPE], ["train.updates=2400"])), "checkpoint-1800")
+    with pytest.raises(ConfigError, match="train.updates was 1800, is 900"):
+        check_resume(saved, flatten(load_config([RECIPE], ["train.updates=900"])), "checkpoint-1800")
+    with pytest.raises(ConfigError, match="curriculum.warmup_updates was 400, is 533"):
+        longer = load_config([RECIPE], ["train.updates=2400", "curriculum.scale_to_run=true"])
+        check_resume(saved, flatten(longer), "checkpoint-1800")
 
 
 def test_recipe_names_every_key_that_is_a_fact_or_an_assumption() -> None:

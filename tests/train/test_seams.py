@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 from trl import GRPOTrainer
+from trl.generation import vllm_generation
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import utils
 
@@ -32,6 +33,12 @@ def test_a_name_of_the_generation_is_there(name):
     assert name in names_of(VLLMGeneration), MOVED.format("attribute of VLLMGeneration", name)
 
 
+@pytest.mark.parametrize("name", seams.ENGINE)
+def test_the_engine_is_made_of_the_class_that_we_replace(name):
+    source = inspect.getsource(VLLMGeneration._init_vllm)
+    assert f"self.llm = {name}(" in source and f"import {name}" in inspect.getsource(vllm_generation)
+
+
 @pytest.mark.parametrize("key", seams.BATCH)
 def test_a_key_of_the_batch_is_filled(key):
     source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
@@ -51,6 +58,6 @@ def test_a_function_is_there(module, names):
 
 def test_the_table_names_every_private_name_that_we_touch():
     """One that is missing there is new, or a name of ours that TRL has too: an override by accident."""
-    used = names_used((ROOT / "train").glob("*.py"))
+    used = names_used((ROOT / "train").rglob("*.py"))
     touched = used & (names_of(GRPOTrainer) | names_of(VLLMGeneration))
     assert touched == {*seams.OVERRIDDEN, *seams.USED, *seams.GENERATION}

@@ -10,7 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sqale_grpo.settings.load import load_words
 from sqale_grpo.settings.run_folder import latest_checkpoint
+from sqale_grpo.train.plan import learning_rate
 from tests.conftest import ROOT
 from tests.helpers.launch import Starter, kill_when
 from tests.helpers.programs import program
@@ -116,6 +118,18 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(starter: Starte
 
 def count(lines: Path) -> int:
     return len(lines.read_text().splitlines())
+
+
+def test_a_run_that_is_extended_plays_what_a_longer_one_plays(starter: Starter, work: Path, whole: Path) -> None:
+    short = train(starter, work, "extended", *STEPS, "train.updates=2")
+    assert train(starter, work, "extended", *STEPS, "--resume") == short
+    drawn = ("update", "question_id", "candidate", "question", "tables", "gated", "bucket")
+    ours, theirs = (([row[name] for name in drawn] for row in episodes(folder)) for folder in (short, whole))
+    assert list(ours) == list(theirs)
+    longer = load_words(arguments(work, "extended", *STEPS))
+    rates = [line["learning_rate"] for line in metrics(short)]
+    assert rates[2:] == pytest.approx([learning_rate(longer, update) for update in (2, 3)])
+    assert latest_checkpoint(short) == short / f"checkpoint-{UPDATES}"
 
 
 def test_lora_is_anchored_and_resumed_to_the_bit(starter: Starter, work: Path) -> None:

@@ -18,7 +18,7 @@ from sqale_grpo.corpus.prepared import INDEX
 from sqale_grpo.reward import Outcome
 from sqale_grpo.reward.score import void
 from sqale_grpo.train.metrics import update_metrics
-from sqale_grpo.train.trainer import execution_reward, void_together
+from sqale_grpo.train.rewards import execution_reward, void_together
 from tests.helpers.launch import Starter
 from tests.helpers.runs import SHORT, arguments, episodes, metrics, train
 

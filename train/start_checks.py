@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +23,11 @@ from sqale_grpo.rollout.policy_path import is_adapter, resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.run_folder import run_folder
 from sqale_grpo.settings.shape import check_corpus_size, is_main_process
+from sqale_grpo.train.doctor import existing
+from sqale_grpo.train.memory import GIB, checkpoint_bytes
+from sqale_grpo.train.model_shape import model_shape
 
 
 def check_built(config: Config) -> None:
@@ -53,6 +58,22 @@ def check_model_path(config: Config) -> None:
         raise ConfigError(
             f"model.path={path} holds LoRA adapters, which a reference policy cannot be loaded from; merge them into "
             "their model first: sqale-grpo export"
+        )
+
+
+def check_room(config: Config, sharding: str) -> None:
+    """ConfigError where the run's disk has no room for a single checkpoint: a run would notice it at its first one.
+
+    ``sharding``: what the launch shards (``train.launch.sharding``).
+    """
+    shape = model_shape(resolve_policy(config.model.path), config.model.lora_targets)
+    size = checkpoint_bytes(config, shape, sharding)
+    folder = existing(run_folder(config))
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise ConfigError(
+            f"{folder} has {free / GIB:,.1f} GiB free, and one checkpoint takes {size / GIB:,.1f}: set output=... to a "
+            "larger disk"
         )
 
 

@@ -1,0 +1,96 @@
+"""Sizes of a model, read from its files without loading it: what an estimate of memory and disk is made of."""
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+VISION = ("visual", "vision_tower", "vision_model")  # parts of a tensor's name
+UNKNOWN = ("mtp",)  # transformers loads these not
+HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
+DEFAULT_TARGETS = (
+    *("q_proj", "k_proj", "v_proj", "o_proj"),
+    *("in_proj_qkv", "in_proj_z", "out_proj"),
+    *("gate_proj", "up_proj", "down_proj"),
+)
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes of a model; ``text`` is what trains, ``vision`` is frozen, ``lora`` is parameters a unit of LoRA rank."""
+
+    name: str
+    text: int
+    vision: int
+    lora: int
+    layers: int
+    hidden: int
+    intermediate: int
+    vocabulary: int
+
+
+# Counted from the published shape: transformers' Qwen3_5ForCausalLM has exactly so many text parameters. LoRA on the
+# attention, delta-net and MLP projections: 18 linear layers of 40,960 a rank, 6 full ones of 39,936.
+QWEN35_2B = ModelShape(
+    name="Qwen3.5-2B",
+    text=1_881_825_088,
+    vision=330_000_000,
+    lora=976_896,
+    layers=24,
+    hidden=2_048,
+    intermediate=6_144,
+    vocabulary=248_320,
+)
+
+
+def model_shape(path: Path | str, targets: Sequence[str] = DEFAULT_TARGETS) -> ModelShape:
+    """The shape of the model in the folder ``path``; Qwen3.5-2B's for a name on the Hub and for what cannot be read.
+
+    ``targets``: modules that LoRA adapts.
+    """
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        return QWEN35_2B
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        shapes = tensor_shapes(folder)
+        return _shape(folder.name, config.get("text_config", config), shapes, targets)
+    except (OSError, ValueError, LookupError, struct.error):
+        return QWEN35_2B
+
+
+def tensor_shapes(folder: Path) -> dict[str, list[int]]:
+    """Name and shape of every tensor in a folder's safetensors files, from their headers."""
+    shapes: dict[str, list[int]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with file.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            header = json.loads(opened.read(length))
+        shapes |= {name: each["shape"] for name, each in header.items() if name != "__metadata__"}
+    if not shapes:
+        raise LookupError(f"{folder} holds no safetensors files")
+    return shapes
+
+
+def _shape(name: str, config: dict[str, Any], shapes: dict[str, list[int]], targets: Sequence[str]) -> ModelShape:
+    parts = {tensor: set(tensor.split(".")) for tensor in shapes}
+    vision = {tensor for tensor in shapes if parts[tensor] & set(VISION)}
+    tied = config.get("tie_word_embeddings", True) and any(tensor.endswith(EMBEDDING) for tensor in shapes)
+    text = {
+        tensor: shape
+        for tensor, shape in shapes.items()
+        if tensor not in vision and not parts[tensor] & set(UNKNOWN) and not (tied and tensor.endswith(HEAD))
+    }
+    return ModelShape(
+        name=name,
+        text=sum(map(prod, text.values())),
+        vision=sum(prod(shapes[tensor]) for tensor in vision),
+        lora=sum(sum(shape) for tensor, shape in text.items() if len(shape) == 2 and parts[tensor] & set(targets)),
+        layers=config["num_hidden_layers"],
+        hidden=config["hidden_size"],
+        intermediate=config["intermediate_size"],
+        vocabulary=config["vocab_size"],
+    )
