@@ -9,6 +9,7 @@
 #   make slow | fuzz     tests of minutes | property tests with many more examples
 #   make vllm-env        an environment with vLLM in .venv-vllm: vLLM itself where there is a GPU, a CPU build for tests elsewhere
 #   make vllm-test       the tests that need it, and those of rollouts with its older transformers
+#   make gpu-proof       what a machine with one GPU shows in ten minutes, in build/gpu-proof (ARGS=--cpu: tiny, anywhere)
 #   make browser         install a Chromium for the tests of the run report, where there is none
 #   make agent           build/sqale_agent.py: the agent as one file
 #   make bench           every program under benchmarks/; fails when one misses its limit
@@ -29,7 +30,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TOGETHER = -n $(JOBS) --dist loadfile
 
-.PHONY: demo finding quick test roundings servers types lint fix slow fuzz vllm-env vllm-test browser bench agent clean install
+.PHONY: demo finding quick test roundings servers types lint fix slow fuzz vllm-env vllm-test gpu-proof browser bench agent clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -86,6 +87,10 @@ vllm-test: $(VLLM_STAMP)
 	@for file in tests/vllm/test_*.py; do $(VLLM_VENV)/bin/python -m pytest -m vllm $$file $(ARGS) || exit 1; done
 	$(VLLM_VENV)/bin/python -m pytest tests/rollout/test_lockstep.py tests/rollout/test_requests.py \
 		tests/rollout/test_sampling.py tests/rollout/test_vllm_server.py tests/train/test_importance.py
+
+# With the Python that is there: a machine lent for minutes has torch and no environment of ours.
+gpu-proof:
+	$(PYTHON) scripts/gpu_proof.py build/gpu-proof $(ARGS)
 
 # mypy does not follow an editable installation: it gets a folder in which the packages lie under their own name.
 types:
