@@ -42,9 +42,9 @@ from sqale_grpo.corpus.question import CorpusError, Source
 from sqale_grpo.corpus.sources import open_source
 from sqale_grpo.corpus.staging import Staged, Staging
 from sqale_grpo.corpus.workers import check_all
+from sqale_grpo.env.connect import check_sqlite
 from sqale_grpo.env.files import LOCK, hold_folder, write_whole
 from sqale_grpo.env.limits import Limits
-from sqale_grpo.env.pool import check_sqlite
 from sqale_grpo.env.text import harmless
 
 Item = TypeVar("Item")

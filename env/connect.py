@@ -1,4 +1,4 @@
-"""How a database file is opened to be read: one rule for every connection that looks at a database.
+"""How a database file is opened to be read: one rule for every connection that looks at a database, one oldest SQLite.
 
 A file of ours, which nobody writes, is opened as immutable: no locks, no look at the log. Any other is a live one: a
 program may write it at any moment, so its connections take SQLite's shared locks.
@@ -8,12 +8,25 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from sqale_grpo.env.errors import UserError
+
+OLDEST_SQLITE = (3, 37, 0)
 # The first bytes of a rollback journal that is in force; one that is kept after use begins with zeros.
 JOURNAL = bytes.fromhex("d9d505f920a163d7")
 UNFINISHED = (
     "holds a change that a program did not complete: open the database once with sqlite3 and read from it, which takes "
     "the change back"
 )
+
+
+def check_sqlite(version: tuple[int, ...]) -> None:
+    """Raises UserError for a library that is older than the schema functions and STRICT tables."""
+    if version < OLDEST_SQLITE:
+        found, needed = (".".join(map(str, each)) for each in (version, OLDEST_SQLITE))
+        raise UserError(
+            f"SQLite {found} is too old: {needed} or newer is needed; use a Python that is linked to one, or put a "
+            "newer libsqlite3 on LD_LIBRARY_PATH"
+        )
 
 
 def real_path(database: str | Path) -> Path:

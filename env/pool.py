@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from sqale_grpo.env.budget import Budget
-from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.connect import check_sqlite
 from sqale_grpo.env.limits import Limits, Query, SqlError
 from sqale_grpo.env.process import Worker, death
 from sqale_grpo.env.query import Reply
@@ -37,19 +37,8 @@ PATIENCE_SECONDS = 0.02
 ATTEMPTS = 5
 CONNECTIONS = 128  # a worker's open connections; the one unused longest is closed first
 DESCRIPTORS = 16, 3  # what a worker uses besides, and for a connection at most: the file, its log, the log's memory
-OLDEST_SQLITE = (3, 37, 0)
 GOLDEN = 0.6180339887498949  # multiples of it spread evenly, also every second or third key alone
 HOMES = 16  # no more than this many, however many cores: a single process' threads cannot keep more busy
-
-
-def check_sqlite(version: tuple[int, ...]) -> None:
-    """Raises UserError for a library that is older than the schema functions and STRICT tables."""
-    if version < OLDEST_SQLITE:
-        found, needed = (".".join(map(str, each)) for each in (version, OLDEST_SQLITE))
-        raise UserError(
-            f"SQLite {found} is too old: {needed} or newer is needed; use a Python that is linked to one, or put a "
-            "newer libsqlite3 on LD_LIBRARY_PATH"
-        )
 
 
 def most_connections() -> int:

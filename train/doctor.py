@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sqale_grpo.env.connect import check_sqlite
 from sqale_grpo.env.errors import first_line
-from sqale_grpo.env.pool import check_sqlite
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.run_folder import run_folder

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from sqale_grpo.env.command import main
+from sqale_grpo.env.connect import OLDEST_SQLITE, check_sqlite
 from sqale_grpo.env.episode import Episode, Finished
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.limits import Limits, SqlError
-from sqale_grpo.env.pool import OLDEST_SQLITE, WorkerPool, check_sqlite
+from sqale_grpo.env.pool import WorkerPool
 from sqale_grpo.env.sandbox import Sandbox
 from tests.helpers.bombs import ENDLESS
 
