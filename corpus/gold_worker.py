@@ -19,8 +19,6 @@ from glob import escape
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import sqale
-
 from sqale_grpo.corpus.counter_choice import ENDED, CopyChooser
 from sqale_grpo.corpus.files import copy_database
 from sqale_grpo.corpus.gold import Choice, DatabaseFacts, GoldDatabase, Verdict
@@ -124,6 +122,8 @@ def make_database(recipe: DatabaseRecipe, path: Path, seconds: float) -> None:
     if isinstance(recipe, Path):
         copy_database(recipe, path)
         return
+    import sqale  # for SQaLe alone: it takes a third of a worker's start
+
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     remove_unfinished(path)
     signal.setitimer(signal.ITIMER_REAL, seconds)

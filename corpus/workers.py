@@ -18,6 +18,15 @@ from sqale_grpo.corpus.gold import DatabaseFacts, Verdict
 from sqale_grpo.corpus.gold_worker import OUT_OF_MEMORY, DatabaseReady, Job, Judged, remove_unfinished
 
 _ROOT = Path(__file__).resolve().parent.parent
+# Without the package's front, which brings what reads and writes corpora along: half of a worker's start and memory.
+BOOT = (
+    "import sys\n"
+    "import sqale_grpo\n"
+    "package = sys.modules['sqale_grpo.corpus'] = type(sys)('sqale_grpo.corpus')\n"
+    "package.__path__ = [sys.argv[2]]\n"
+    "from sqale_grpo.corpus.gold_worker import main\n"
+    "main()"
+)
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,7 @@ class GoldWorker:
         near, far = multiprocessing.Pipe()
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from sqale_grpo.corpus.gold_worker import main; main()", str(far.fileno())],
+            [sys.executable, "-c", BOOT, str(far.fileno()), str(Path(__file__).parent)],
             pass_fds=[far.fileno()],
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,  # an interrupt from the keyboard is the near end's business
