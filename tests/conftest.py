@@ -42,9 +42,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--quick``, leave out what is marked ``full``."""
+    """With ``--quick``, leave out what is marked ``full`` and what opens a browser."""
     if config.getoption("--quick"):
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        items[:] = [
+            item
+            for item in items
+            if not item.get_closest_marker("full") and "browser" not in getattr(item, "fixturenames", ())
+        ]
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import itertools
 import re
 import subprocess
@@ -69,9 +70,14 @@ def modules(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Dotted names of the modules that a file imports, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -148,7 +154,7 @@ def test_no_two_modules_define_a_public_class_of_one_name() -> None:
     """One name for one thing: a reader who meets it knows which it is."""
     places: dict[str, list[str]] = {}
     for path in modules(*PACKAGES):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(relative(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
@@ -168,7 +174,7 @@ def public(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncF
 @pytest.mark.parametrize("path", modules(*PACKAGES, "scripts", "benchmarks"), ids=relative)
 def test_every_file_has_one_documented_subject(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
+    tree = parsed(path)
     if tree.body:
         assert ast.get_docstring(tree), "the first line says what the file is about"
     assert len(text.splitlines()) <= LINES, "a file this long has two subjects"
@@ -251,7 +257,7 @@ def read_keys(path: Path) -> Iterator[str]:
 
     Where keys are declared, a section's methods read it as ``self``, except its rules: to be checked is no use.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     if relative(path) in SECTIONS:
         rules = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name.endswith("rules")]
         skipped = {id(node) for each in rules for node in ast.walk(each)}

@@ -78,6 +78,7 @@ def test_killed_again_and_again(tmp_path: Path, corpus: str, make: Callable[[Pat
     assert len(list((out / "databases").iterdir())) == len(undisturbed.databases())
 
 
+@pytest.mark.full
 def test_stopped_from_the_keyboard(tmp_path: Path) -> None:
     """One line, no traceback, and the same command goes on."""
     source, out = slow_jsonl(tmp_path / "in"), tmp_path / "out"

@@ -60,6 +60,7 @@ def test_a_bomb_among_several_queries_costs_only_its_own_answer(database, bomb):
         assert [result.rows for result in results] == [[(99 + i,)] for i in range(4)]
 
 
+@pytest.mark.full
 def test_a_worker_that_cannot_say_which_query_hung_costs_no_other_answer(database):
     good = [(f"SELECT max(a) + {i} FROM n", None) for i in range(4)]
     with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=2.0), pool) as sandbox:
@@ -74,6 +75,7 @@ def test_a_worker_that_cannot_say_which_query_hung_costs_no_other_answer(databas
     assert [result.rows for result in results] == [[(99 + i,)] for i in range(4)]
 
 
+@pytest.mark.full
 def test_several_queries_each_have_the_time_limit(database):
     wait = ENDLESS.replace("FROM c)", "FROM c WHERE x < 400000)")
     with WorkerPool(workers=1) as pool:
@@ -86,6 +88,7 @@ def test_several_queries_each_have_the_time_limit(database):
     assert [result.rows for result in results] == [[(400000,)]] * 20
 
 
+@pytest.mark.full
 def test_the_query_that_ends_its_worker_is_found_among_several(database):
     slow = patience()
     with WorkerPool(workers=1) as pool, Sandbox(database, Limits(seconds=3.0 * slow), pool) as sandbox:
@@ -120,6 +123,7 @@ def honest_and_bombs(sandboxes: list[Sandbox], index: int) -> str:
     return "done"
 
 
+@pytest.mark.full
 def test_honest_episodes_finish_beside_bombs_on_64_threads(database):
     with WorkerPool() as pool, ThreadPoolExecutor(64) as threads:
         sandboxes = [Sandbox(database, Limits(seconds=patience()), pool) for _ in range(8)]
