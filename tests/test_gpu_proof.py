@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_proof_runs_on_a_cpu_and_says_so(tmp_path):
     command = [sys.executable, "scripts/gpu_proof.py", str(tmp_path / "proof"), "--cpu"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1_500)

@@ -16,7 +16,7 @@ from sqale_grpo.sampler import open_episode_database, select_tables
 from tests.helpers.databases import catalog, contents, rows, schema_of
 
 SCHEMAS = ("sampled", "gold", "distractors:32", "full")
-QUESTIONS = 2000
+QUESTIONS = 1000
 
 # Tables and declared foreign keys, as the hand-over of the schemas counts them.
 LARGE = {

@@ -158,6 +158,7 @@ def test_without_the_key_a_break_ends_the_run(work: Path) -> None:
     assert not (work / "runs" / "ends" / "breaks").exists()
 
 
+@pytest.mark.slow
 def test_a_launch_of_two_processes_heals_where_one_breaks(work: Path) -> None:
     words, log = arguments(work, "two-heal", *WORDS, "train.heal=1"), work / "two-heal.log"
     launch = start_torchrun(2, ["2", *words], log, module="tests.helpers.faulty", restarts=1)
