@@ -37,7 +37,7 @@ DIFFERENCES = {
     "robust": "Differences in robust accuracy, percentage points",
     "table_recall": "Differences in table recall, percentage points",
 }
-PLOTS = {"equivalent": "finding_accuracy.svg", "table_recall": "finding_recall.svg"}
+PLOTS = {"equivalent": "accuracy.svg", "table_recall": "recall.svg"}  # after the page's own name
 # What a run's line keeps of its evaluations' summaries.
 KEPT = (
     "n",
@@ -69,11 +69,11 @@ class FindingResults:
 
 
 def write_page(page: Path, results: FindingResults) -> list[Path]:
-    """Rebuild the results of ``page``, ``finding.jsonl`` and the plots; returns what was written."""
+    """Rebuild the results of ``page``, the JSON lines of its name and its plots; returns what was written."""
     before, after = around(page)
     page.parent.mkdir(parents=True, exist_ok=True)
     main, ablations = read_results(results)
-    plots = draw(main, results.benchmark, page.parent / "images")
+    plots = draw(main, results.benchmark, page.parent / "images" / page.stem)
     text = "\n".join([before + BEGIN, "", *blocks(main, ablations, results, plots), END]) + after
     lines = page.with_suffix(".jsonl")
     write_whole(lines, "".join(json.dumps(line) + "\n" for line in run_lines(results)))
@@ -264,14 +264,18 @@ def kept(summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def draw(evaluations: Sequence[Evaluation], benchmark: str, folder: Path) -> list[Path]:
-    """Accuracy and table recall against the size of the schema; nothing without matplotlib (extra ``plot``)."""
+def draw(evaluations: Sequence[Evaluation], benchmark: str, start: Path) -> list[Path]:
+    """Accuracy and recall against the size of the schema, in files that begin with ``start``.
+
+    None without matplotlib (extra ``plot``).
+    """
     try:
         from sqale_grpo.evaluate.plots import size_plot
 
-        folder.mkdir(parents=True, exist_ok=True)
+        start.parent.mkdir(parents=True, exist_ok=True)
         shown = [dataclasses.replace(each, benchmark=benchmark) for each in evaluations]
-        return [size_plot(shown, benchmark, metric, folder / name) for metric, name in PLOTS.items()]
+        files = {metric: start.with_name(f"{start.name}_{name}") for metric, name in PLOTS.items()}
+        return [size_plot(shown, benchmark, metric, file) for metric, file in files.items()]
     except ModuleNotFoundError:
         print("no plots: matplotlib is not installed (pip install 'sqale-grpo[plot]')")
         return []
