@@ -92,7 +92,7 @@ def paper(folder: Path, own: list[str], words: list[str]) -> int:
             raise ConfigError(f"shape.{name} must be a whole number above 0, not {value!r}")
         shape[name] = int(value)
     own += [f"model.path={folder / 'policy'}", "corpus.name=demo", "corpus.source=null", "corpus.difficulties=[]"]
-    own += ["rollout.backend=transformers", f"train.updates={PAPER_UPDATES}"]
+    own += ["rollout.backend=transformers", f"train.updates={PAPER_UPDATES}", "train.preflight=false"]
     overrides = [*own, *(word for word in words if not word.startswith("shape."))]
     config = load_config([ROOT / "configs" / "recipe.yaml"], overrides)
     random_policy(folder / "policy", shape)

@@ -221,8 +221,10 @@ def _umask() -> int:
     try:
         (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("Umask:"))
         return int(line.split()[1], 8)
-    except (OSError, ValueError):
-        return 0o022
+    except (OSError, ValueError):  # no /proc: ask the system after all
+        was = os.umask(0o077)
+        os.umask(was)
+        return was
 
 
 def _after_fork() -> None:

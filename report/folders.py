@@ -14,7 +14,7 @@ from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config
-from sqale_grpo.settings.run_folder import CONFIG, EPISODES
+from sqale_grpo.settings.run_folder import BREAKS, CONFIG, EPISODES
 
 SUMMARY = "summary.json"
 EVALUATIONS = "evaluations"
@@ -83,7 +83,7 @@ def distinct_names(paths: list[Path]) -> list[str]:
 
 
 def _open_run(path: Path, name: str) -> RunFolder:
-    notes = []
+    notes = healed_breaks(path)
     config: Config | None = None
     try:
         config = load_config([path / CONFIG])
@@ -104,6 +104,19 @@ def _open_run(path: Path, name: str) -> RunFolder:
         evaluations=tuple(evaluations),
         notes=(*notes, *damaged),
     )
+
+
+def healed_breaks(path: Path) -> list[str]:
+    """A sentence for each break of a run that was healed (``train.heal``)."""
+    notes = []
+    for file in sorted((path / BREAKS).glob("*.json")):
+        try:
+            entry = json.loads(file.read_text(encoding="utf-8"))
+            left = "; the update was left out" if entry["left_out"] else ""
+            notes.append(f"update {entry['update']} broke ({entry['what']}): back to {entry['checkpoint']}{left}")
+        except (ValueError, LookupError, TypeError):
+            notes.append(f"{BREAKS}/{file.name} is damaged and was left out")
+    return notes
 
 
 def _made(evaluation: EvaluationFolder) -> tuple[bool, str, float]:

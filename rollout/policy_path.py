@@ -6,7 +6,7 @@ from pathlib import Path
 from sqale_grpo.rollout.demo_policy import demo_policy_folder
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.run_folder import CONFIG, latest_checkpoint
-from sqale_grpo.settings.seal import COMPLETE, check_weights
+from sqale_grpo.settings.seal import check_weights, is_whole
 
 DEMO = "demo"  # as a policy's path: the one that the demo starts from
 MODEL_FILE = "config.json"
@@ -41,7 +41,7 @@ def resolve_policy(path: str | Path) -> Path | str:
     if not _holds_policy(folder):
         raise ConfigError(f"{folder} is no run's folder and holds neither {MODEL_FILE} nor {ADAPTER_FILE}; name one")
     ours = folder.name.startswith("checkpoint-") and (folder.parent / CONFIG).is_file()
-    if ours and not (folder / COMPLETE).exists():
+    if ours and not is_whole(folder):
         raise ConfigError(f"{folder} was cut off while it was written; name the run's folder {folder.parent} instead")
     if ours:
         check_weights(folder)

@@ -104,12 +104,13 @@ def load_vllm(
     """
     # A process of its own for the engine outlives a killed parent, and keeps the GPU's memory. TRL has none either.
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")  # the one that the tests run
     return LLM(
         model=path,
         max_model_len=max_episode_tokens,
         gpu_memory_utilization=memory_share,
         max_num_seqs=max_requests,
-        enable_prefix_caching=False if seeded else None,
+        enable_prefix_caching=not seeded,
         # Log-probabilities under the temperature, as the trainer computes them.
         logprobs_mode="processed_logprobs",
         # Episodes are text: a vision tower is neither profiled nor given memory.

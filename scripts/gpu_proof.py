@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 THERE = ("torch", "transformers", "accelerate", "peft")  # on the machine already, with all that they need
 CARRIED = (
+    *("flash-linear-attention>=0.5",),  # the kernels that are no build of C++
     *("trl>=1.16,<1.17", "datasets>=5.2", "SQaLe>=0.2,<0.3", "omegaconf>=2.4", "packaging>=25", "pyyaml>=6"),
     *("rich>=15", "pyarrow>=20", "jinja2>=3.1", "httpx>=0.28", "sqlglot>=30"),
 )
@@ -32,6 +34,7 @@ PAPER = (
     *("train.questions_per_update=2", "train.candidates=2", "rollout.max_turn_tokens=1024"),
     *("rollout.max_episode_tokens=3072", "corpus.limit=60"),
 )
+WITHOUT = "train.preflight=false"  # a step of its own makes it
 TINY_SHAPE = {
     **{"vocab_size": 500, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4},
     **{"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "linear_num_key_heads": 1},
@@ -43,7 +46,9 @@ TINY = (
 )
 DEMO = ("train.updates=6", "train.micro_batch=36")
 DEMO_TINY = ("train.updates=2", "train.questions_per_update=2", "train.candidates=2", "corpus.limit=60")
-SECONDS = {"preflight": 240, "step": 300, "demo": 240}
+SECONDS = {"preflight": 210, "step": 240, "demo": 180}
+WHOLE_SECONDS = 600  # of all steps; a step has no more than what is left
+SHARED = 4  # a CPU of tests has other work
 
 
 def main() -> int:
@@ -58,6 +63,10 @@ def main() -> int:
         return pack(options.pack)
     if options.wheels:
         install(options.wheels)
+    if (options.out / "machine.json").exists():
+        shutil.rmtree(options.out)  # an earlier proof: its runs would be taken for this one's
+    elif options.out.is_dir() and any(options.out.iterdir()):
+        parser.error(f"{options.out} holds other files: name an empty folder")
     options.out.mkdir(parents=True, exist_ok=True)
     return prove(options.out.resolve(), options.cpu)
 
@@ -77,15 +86,18 @@ def pack(folder: Path) -> int:
 
 
 def install(folder: Path) -> None:
-    """Install the wheels as they are: what they need beyond one another is on the machine."""
-    wheels = [str(wheel) for wheel in sorted(folder.glob("*.whl"))]
+    """Install the wheels as they are, but for what the machine has: its own packages may need that very version."""
+    wheels = [str(wheel) for wheel in sorted(folder.glob("*.whl")) if _version(wheel.name.partition("-")[0]) is None]
+    if not wheels:
+        return
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", *wheels], check=True)
 
 
 def prove(out: Path, cpu: bool) -> int:
     """Make all steps and write the report; 1 where one failed."""
     (out / "machine.json").write_text(json.dumps(machine(), indent=1))
-    steps = [step(out, name, command, cpu) for name, command in commands(out, cpu).items()]
+    end = time.monotonic() + WHOLE_SECONDS * (SHARED if cpu else 1)
+    steps = [step(out, name, command, cpu, end) for name, command in commands(out, cpu).items()]
     (out / "proof.json").write_text(json.dumps({"cpu": cpu, "steps": steps}, indent=1))
     (out / "proof.md").write_text(report(out, steps, cpu))
     print((out / "proof.md").read_text())
@@ -104,9 +116,9 @@ def commands(out: Path, cpu: bool) -> dict[str, list[str]]:
     return {
         "policy": [python, "scripts/gpu_proof_policy.py", str(out / "policy"), *shape],
         "preflight": [python, *train("configs/recipe.yaml"), *own, backend, *where, *paper, "--preflight"],
-        "step": [python, "benchmarks/step.py", "--paper", *shape, *paper, where[1]],
+        "step": [python, "benchmarks/step.py", "--paper", *shape, *paper, where[1], WITHOUT],
         "demo": [
-            *[python, *train("configs/demo.yaml"), "name=demo", *where, *device],
+            *[python, *train("configs/demo.yaml"), "name=demo", *where, *device, WITHOUT],
             *(DEMO_TINY if cpu else DEMO),
         ],
         "report": [python, "-m", "sqale_grpo.report", str(out / "runs" / "demo"), "--out", str(out / "demo.html")],
@@ -118,14 +130,14 @@ def train(config: str) -> list[str]:
     return ["-m", "sqale_grpo.train", config]
 
 
-def step(out: Path, name: str, command: list[str], cpu: bool) -> dict[str, Any]:
-    """Run one step, its output in ``OUT/NAME.txt``; what it was, how it ended, how long it took, its figures."""
+def step(out: Path, name: str, command: list[str], cpu: bool, end: float) -> dict[str, Any]:
+    """Run one step until ``end`` at most, its output in ``OUT/NAME.txt``: how it ended, its seconds, its figures."""
     started = time.monotonic()
     print(f"{name} ...", flush=True)
     environment = {**os.environ, "COLUMNS": "160", "HF_HUB_OFFLINE": "1", "PYTHONPATH": import_path(out)}
     with (out / f"{name}.txt").open("w") as log:
         try:
-            limit = SECONDS.get(name, 120) * (4 if cpu else 1)  # a CPU of tests is shared
+            limit = min(SECONDS.get(name, 120) * (SHARED if cpu else 1), max(1.0, end - time.monotonic()))
             status = subprocess.run(
                 command, cwd=ROOT, env=environment, stdout=log, stderr=log, timeout=limit
             ).returncode

@@ -63,7 +63,12 @@ def main() -> None:
     else:
         install(python, "-e", ".[test,track,vllm]")
         # Built against the torch that is there now; without build isolation it would build against another.
-        install(python, "--no-build-isolation", "-e", ".[kernels]")
+        try:
+            install(python, "--no-build-isolation", "-e", ".[kernels]")
+        except SystemExit:
+            print(
+                "the kernels could not be built (nvcc, a compiler?): updates take minutes more; see docs/reproduce.md"
+            )
     run(python, "-c", PROBE)
     print(f"vLLM is ready in {arguments.folder}")
 

@@ -12,11 +12,12 @@ from sqale_grpo.env.files import hold_folder
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten, load_config, save_config
-from sqale_grpo.settings.seal import COMPLETE, DamagedCheckpoint, check_seal, seal
+from sqale_grpo.settings.seal import COMPLETE, DamagedCheckpoint, check_seal, is_whole, seal
 from sqale_grpo.settings.shape import is_main_process
 
 CONFIG = "config.yaml"
 EPISODES = "episodes"  # folder of the episodes' record
+BREAKS = "breaks"  # folder of a file for each break that was healed, numbered from 0
 _NUMBERED = re.compile(r"checkpoint-(\d+)")  # another name, as of a copy that someone keeps, is none of ours
 _held: dict[Path, FileIO] = {}  # locks of this process; they end with it, however it ends
 
@@ -53,7 +54,7 @@ def prepare_folder(config: Config, resume: bool) -> Path | None:
 
 def latest_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint of a run's folder that was written to its end; None where there is none."""
-    return next((path for path in reversed(_checkpoints(folder)) if (path / COMPLETE).exists()), None)
+    return next((path for path in reversed(_checkpoints(folder)) if is_whole(path)), None)
 
 
 def checkpoint_update(checkpoint: Path | None) -> int:
@@ -71,7 +72,7 @@ def check_whole(checkpoint: Path) -> None:
 
 def _way_out(checkpoint: Path) -> str:
     """What to do about a damaged checkpoint."""
-    older = [path for path in _checkpoints(checkpoint.parent) if (path / COMPLETE).exists()]
+    older = [path for path in _checkpoints(checkpoint.parent) if is_whole(path)]
     for path in reversed(older[: older.index(checkpoint)]):
         try:
             check_seal(path, needed=True)
@@ -81,6 +82,12 @@ def _way_out(checkpoint: Path) -> str:
     return "no other checkpoint of the run is whole: restore the file, or start a new run with another name=..."
 
 
+def checkpoints_bytes(folder: Path) -> int:
+    """Bytes of the checkpoints in a run's folder."""
+    files = (file for path in _checkpoints(folder) for file in path.rglob("*"))
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def finish_checkpoint(checkpoint: Path, keep: int) -> None:
     """Seal ``checkpoint``, then remove all others of its run but the ``keep`` newest whole ones.
 
@@ -88,7 +95,7 @@ def finish_checkpoint(checkpoint: Path, keep: int) -> None:
     """
     seal(checkpoint)
     folders = _checkpoints(checkpoint.parent)
-    kept = [folder for folder in folders if (folder / COMPLETE).exists()][-keep:]
+    kept = [folder for folder in folders if is_whole(folder)][-keep:]
     for folder in folders:
         if folder not in kept:
             (folder / COMPLETE).unlink(missing_ok=True)  # first: half removed, it is whole no more
@@ -98,7 +105,7 @@ def finish_checkpoint(checkpoint: Path, keep: int) -> None:
 def _remove_cut(folder: Path) -> None:
     """Remove checkpoints that a kill or a full disk cut off: they hold the room that the next one needs."""
     for path in _checkpoints(folder):
-        if not (path / COMPLETE).exists():
+        if not is_whole(path):
             shutil.rmtree(path, ignore_errors=True)
 
 

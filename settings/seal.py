@@ -12,13 +12,14 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from sqale_grpo.env.files import give_usual_modes, write_whole
 from sqale_grpo.settings.check import ConfigError
 
 MANIFEST = "manifest.json"
 COMPLETE = "complete"  # written last: a checkpoint without it was cut off
-WEIGHTS = ("*.safetensors", "*.json", "*.jinja")  # of a checkpoint, what loading its policy reads
+WEIGHTS = ("model*.safetensors", "adapter*.safetensors", "*.json", "*.jinja")  # what loading a policy reads
 BLOCK = 2**22
 THREADS = 8  # hashing lets go of the interpreter; one thread reads about 1 GB/s
 
@@ -47,32 +48,61 @@ def seal(checkpoint: Path) -> None:
 
 
 def check_seal(checkpoint: Path, patterns: Iterable[str] = ("*",), needed: bool = False) -> None:
-    """DamagedCheckpoint where a file of ``checkpoint`` is missing or has another size than was written.
+    """DamagedCheckpoint where a file of ``checkpoint`` whose name fits one of ``patterns`` is not as it was written.
 
-    Files whose name fits one of ``patterns`` are read and compared by their digests. A checkpoint without a list, as
-    earlier versions wrote it, passes; where a list is ``needed`` it does not.
+    A checkpoint without a list, as earlier versions wrote it, passes; where a list is ``needed`` it does not.
     """
-    try:
-        files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
-    except FileNotFoundError:
+    files = listed(checkpoint)
+    if files is None:
         if needed:
             raise DamagedCheckpoint(
-                f"{checkpoint} is damaged: it holds no {MANIFEST}, the list of its files (or a version before that "
-                "list wrote it)"
-            ) from None
+                f"{checkpoint} holds no {MANIFEST}, the list of its files: it was damaged, or written by a version "
+                "before that list, which this one cannot go on from"
+            )
         return
-    except (ValueError, LookupError) as error:
+    chosen = {name: wrote for name, wrote in files.items() if any(fnmatch.fnmatch(name, each) for each in patterns)}
+    check_sizes(checkpoint, chosen)
+    for name, digest in _digests(checkpoint, list(chosen)).items():
+        if digest != chosen[name]["blake2b"]:
+            raise DamagedCheckpoint(f"{checkpoint} is damaged: {name} holds other bytes than were written")
+
+
+def listed(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
+    """The list of a checkpoint's files: bytes and digest by name; None where it has none."""
+    try:
+        files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
+        return {
+            str(name): {"bytes": int(each["bytes"]), "blake2b": str(each["blake2b"])} for name, each in files.items()
+        }
+    except FileNotFoundError:
+        return None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise DamagedCheckpoint(f"{checkpoint} is damaged: its {MANIFEST} cannot be read") from error
+
+
+def check_sizes(checkpoint: Path, files: dict[str, dict[str, Any]]) -> None:
+    """DamagedCheckpoint where one of ``files`` is missing or has another size than was written."""
     for name, wrote in files.items():
         path = checkpoint / name
         found = path.stat().st_size if path.is_file() else None
         if found != wrote["bytes"]:
             has = "is missing" if found is None else f"has {found:,} bytes instead of {wrote['bytes']:,}"
             raise DamagedCheckpoint(f"{checkpoint} is damaged: {name} {has}")
-    chosen = [name for name in files if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
-    for name, digest in _digests(checkpoint, chosen).items():
-        if digest != files[name]["blake2b"]:
-            raise DamagedCheckpoint(f"{checkpoint} is damaged: {name} holds other bytes than were written")
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end.
+
+    One with its list and all files of their sizes was, also where a kill or a copy left its mark out.
+    """
+    if (checkpoint / COMPLETE).exists():
+        return True
+    try:
+        files = listed(checkpoint)
+        check_sizes(checkpoint, files or {})
+    except DamagedCheckpoint:
+        return False
+    return files is not None
 
 
 def check_weights(checkpoint: Path) -> None:

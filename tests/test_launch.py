@@ -84,6 +84,8 @@ def test_a_run_that_may_heal_is_started_again_by_its_launcher(word, option):
 
 
 def test_the_server_job_serves_what_it_trains():
+    lines = dry_run("slurm_server.sbatch", *RECIPE, "seed=7", "train.heal=2").stdout.splitlines()
+    assert "--seed 7" in lines[0] and "--max_restarts 2" in lines[1]
     lines = dry_run("slurm_server.sbatch", *RECIPE).stdout.splitlines()
     server, training = shlex.split(lines[0]), lines[1]
     assert server[:3] == ["vllm", "serve", "Qwen/Qwen3.5-2B"] and "rollout.backend=vllm_server" in training

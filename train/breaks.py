@@ -6,6 +6,7 @@ same command starts again by itself, goes on from the last checkpoint and leaves
 repair: a GPU's memory, NCCL and vLLM come back in a known state in a new process alone.
 """
 
+import atexit
 import errno
 import json
 import math
@@ -25,9 +26,10 @@ from sqale_grpo.env.files import write_whole
 from sqale_grpo.rollout.http import ServerError
 from sqale_grpo.rollout.requests import EngineLost
 from sqale_grpo.rollout.tokens import NoProbability
+from sqale_grpo.settings.run_folder import BREAKS
 
-BREAKS = "breaks"  # in a run's folder: a file a break that was healed, numbered from 0
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # set by torchrun and accelerate: how often they have started the processes
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # set by torchrun and accelerate: how often they started the processes again
+MOST_RESTARTS = "TORCHELASTIC_MAX_RESTARTS"  # … and how often they would
 
 
 class NotFinite(UserError):
@@ -176,8 +178,24 @@ class Heals:
 
 
 def restarted() -> bool:
-    """Whether a launcher has started these processes again after a break: they go on from the last checkpoint."""
+    """Whether a launcher has started these processes again."""
     return int(os.environ.get(RESTARTS, "0")) > 0
+
+
+def check_restart(folder: Path) -> None:
+    """UserError where a launcher started again after what was no break: the same would end these processes too.
+
+    A launcher starts again after any failure; ``folder``, the run's, has a file for each break that was healed.
+    """
+    if restarted() and len(Heals.of_run(folder).breaks) < int(os.environ[RESTARTS]):
+        raise UserError("the launcher started again after what was no break of the run: its first error stands above")
+
+
+def can_start_again() -> bool:
+    """Whether a start after this one follows: by this process itself, or by a launcher that has one left."""
+    if RESTARTS not in os.environ:
+        return True
+    return int(os.environ[RESTARTS]) < int(os.environ.get(MOST_RESTARTS, "0"))
 
 
 def meet_anew() -> None:
@@ -197,5 +215,6 @@ def start_again(words: Sequence[str], error: Healing) -> NoReturn:
         raise error
     print(f"{error}", file=sys.stderr, flush=True)
     sys.stdout.flush()
+    atexit._run_exitfuncs()  # the tools' processes, the trackers: execv runs none
     resume = [] if "--resume" in words else ["--resume"]
     os.execv(sys.executable, [sys.executable, "-m", "sqale_grpo.train", *words, *resume])

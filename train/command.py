@@ -18,6 +18,7 @@ from sqale_grpo.settings.docs import keys_markdown
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_words, split_words, to_yaml
+from sqale_grpo.settings.run_folder import run_folder
 from sqale_grpo.settings.shape import batch_shape, is_main_process, launched_processes
 from sqale_grpo.train.doctor import examine, launch_problem
 from sqale_grpo.train.plan import print_plan
@@ -50,11 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
     choose_gpu(config, console)
     console.print("loading torch, transformers and trl: some ten seconds", style="dim")
     # Late, so that a plan and every error above come without torch.
-    from sqale_grpo.train.breaks import Healing, meet_anew, restarted, start_again
+    from sqale_grpo.train.breaks import Healing, check_restart, meet_anew, restarted, start_again
     from sqale_grpo.train.next_steps import next_lines
     from sqale_grpo.train.preflight.run import PreflightDone
     from sqale_grpo.train.run import run
 
+    check_restart(run_folder(config))
     meet_anew()
     try:
         run(config, options.resume or restarted(), console, options.preflight)

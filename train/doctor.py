@@ -11,13 +11,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqale_grpo.env.connect import check_sqlite
 from sqale_grpo.env.errors import first_line
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.keys import Config
-from sqale_grpo.settings.run_folder import run_folder
+from sqale_grpo.settings.run_folder import checkpoints_bytes, run_folder
 from sqale_grpo.settings.shape import launched_processes
 from sqale_grpo.train.memory import GIB, checkpoint_bytes
 from sqale_grpo.train.model_shape import model_shape
@@ -26,7 +27,6 @@ from sqale_grpo.train.preflight.table import CheckRow, failed, made, right
 LAUNCH = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LAUNCHER = "TORCHELASTIC_RUN_ID"  # torchrun and accelerate set it; nobody sets it by hand
 WANDB_HOST = "api.wandb.ai"
-HUB_SECONDS = 10.0
 NEEDLE = "a question of the examination"
 
 
@@ -85,17 +85,23 @@ def chat_template(config: Config) -> CheckRow:
         return CheckRow(name, "not made", f"{path} is on the Hub: its tokenizer is looked at when the run starts")
     from transformers import AutoTokenizer
 
-    from sqale_grpo.rollout.chat import chat_frame
-
-    mend = "use an instruction-tuned model, or put a chat_template.jinja of another into its folder"
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:
         return failed(
             name, f"no tokenizer can be loaded from {path} ({first_line(error)})", "name a whole model folder"
         )
+    return template_row(tokenizer, config.model.enable_thinking)
+
+
+def template_row(tokenizer: Any, thinking: bool) -> CheckRow:
+    """Whether a tokenizer's template can render an episode."""
+    from sqale_grpo.rollout.chat import chat_frame
+
+    name = "chat template"
+    mend = "use an instruction-tuned model, or put a chat_template.jinja of another into its folder"
     try:
-        frame = chat_frame(tokenizer, config.model.enable_thinking)
+        frame = chat_frame(tokenizer, thinking)
         messages = [{"role": "system", "content": "You answer."}, {"role": "user", "content": NEEDLE}]
         ids = frame.prompt_ids(messages)
     except Exception as error:  # a template raises what it likes: no system role, roles that must alternate
@@ -163,6 +169,8 @@ def push(config: Config) -> CheckRow:
         return failed(name, f"{who['name']} is neither {owner} nor in it", f"train.push_repo={who['name']}/NAME")
     if roles[owner] == "read":
         return failed(name, f"{who['name']} may only read in {owner}", f"train.push_repo={who['name']}/NAME")
+    if who.get("auth", {}).get("accessToken", {}).get("role") == "read":
+        return failed(name, f"the token of {who['name']} may only read", "hf auth login with a token that may write")
     return right(name, f"{who['name']} may write to {repo}")
 
 
@@ -172,8 +180,11 @@ def free_space(config: Config) -> CheckRow:
     shape = model_shape(resolve_policy(config.model.path), config.model.lora_targets)
     size = max(checkpoint_bytes(config, shape), checkpoint_bytes(config, shape, "zero2"))
     kept = config.train.keep_checkpoints + 1
-    wanted, free = size * kept, shutil.disk_usage(folder).free
-    found = f"{free / GIB:,.1f} GiB free in {folder}; {kept} checkpoints take {wanted / GIB:,.1f}"
+    there = checkpoints_bytes(run_folder(config))
+    wanted, free = max(0, size * kept - there), shutil.disk_usage(folder).free
+    found = f"{free / GIB:,.1f} GiB free in {folder}; {kept} checkpoints take {wanted / GIB:,.1f}" + (
+        " more" if there else ""
+    )
     if free < wanted:
         # It may be another machine that trains.
         return CheckRow(name, "warned", found, "output=... on a larger disk, or train.keep_checkpoints=1")

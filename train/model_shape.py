@@ -47,19 +47,41 @@ QWEN35_2B = ModelShape(
 
 
 def model_shape(path: Path | str, targets: Sequence[str] = DEFAULT_TARGETS) -> ModelShape:
-    """The shape of the model in the folder ``path``; Qwen3.5-2B's for a name on the Hub and for what cannot be read.
+    """The shape of the model at ``path``: a folder, or a name on the Hub whose files are in its cache.
 
-    ``targets``: modules that LoRA adapts.
+    Qwen3.5-2B's, which is what the recipe trains, where neither can be read (``is_assumed``). ``targets``: modules that
+    LoRA adapts.
     """
-    folder = Path(path)
+    folder = cached(path) if isinstance(path, str) and not Path(path).is_dir() else Path(path)
     if not (folder / "config.json").is_file():
         return QWEN35_2B
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         shapes = tensor_shapes(folder)
-        return _shape(folder.name, config.get("text_config", config), shapes, targets)
+        return _shape(folder.name, {**config, **config.get("text_config", {})} | _tied(config), shapes, targets)
     except (OSError, ValueError, LookupError, struct.error):
         return QWEN35_2B
+
+
+def cached(name: str) -> Path:
+    """Where the Hub's cache holds a model's files; a path that is not there where it holds none. Asks nobody."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        found = try_to_load_from_cache(name, "config.json")
+    except ValueError:  # no name of a repository
+        found = None
+    return Path(found).parent if isinstance(found, str) else Path("/nonexistent")
+
+
+def is_assumed(shape: ModelShape, path: Path | str) -> bool:
+    """Whether ``model_shape`` could not read the model at ``path`` and took the recipe's for it."""
+    return shape is QWEN35_2B and QWEN35_2B.name not in str(path)
+
+
+def _tied(config: dict[str, Any]) -> dict[str, Any]:
+    """A whole model's word on its head counts, not that of the text part alone."""
+    return {"tie_word_embeddings": config["tie_word_embeddings"]} if "tie_word_embeddings" in config else {}
 
 
 def tensor_shapes(folder: Path) -> dict[str, list[int]]:

@@ -17,7 +17,7 @@ from sqale_grpo.env.text import harmless
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import prepare_command, prepared_folder
-from sqale_grpo.settings.keys import Config
+from sqale_grpo.settings.keys import SCALED, Config
 from sqale_grpo.settings.shape import batch_shape, check_corpus_size, launched_processes
 from sqale_grpo.train.memory import GIB, checkpoint_bytes, memory_parts, peak
 from sqale_grpo.train.model_shape import QWEN35_2B, ModelShape, model_shape
@@ -79,9 +79,15 @@ def plan_warnings(config: Config) -> list[str]:
         found.append("the reference is never re-anchored")
     if updates < train.save_updates:
         found.append("there is no checkpoint before the end: a kill loses everything (train.save_updates)")
-    if found:
+    if found and _of_a_long_run(config):
         found.append("curriculum.scale_to_run=true gives all of these as shares of the run")
     return found
+
+
+def _of_a_long_run(config: Config) -> bool:
+    """Whether the counts of updates are those of the recipe's 1,800: shares of a run's own counts would be nothing."""
+    usual = Config()
+    return all(getattr(getattr(config, s), n) == getattr(getattr(usual, s), n) for s, n in SCALED)
 
 
 GATE_SHARE = 0.05

@@ -19,7 +19,7 @@ from sqale_grpo.settings.run_folder import checkpoint_update, latest_checkpoint,
 from sqale_grpo.settings.shape import accumulation, is_main_process, launched_processes
 from sqale_grpo.train.anchor import with_adapters
 from sqale_grpo.train.backend_check import check_backend
-from sqale_grpo.train.breaks import Healing, Heals, RunBreak
+from sqale_grpo.train.breaks import Healing, Heals, RunBreak, can_start_again
 from sqale_grpo.train.experiment import make_experiment
 from sqale_grpo.train.launch import check_resumed_launch, check_world_size, sharding, start_deepspeed_on_cpu, uses_fsdp
 from sqale_grpo.train.next_steps import is_finished
@@ -33,6 +33,7 @@ from sqale_grpo.train.start_checks import (
     check_inputs,
     check_model_path,
     check_room,
+    check_template,
     check_trackers,
     eligible_questions,
 )
@@ -151,6 +152,8 @@ def push_callbacks(config: Config, folder: Path, console: Console) -> list[Check
 
 def healed(heals: Heals, error: RunBreak, config: Config) -> None:
     """Raise Healing where the run may go back to its last checkpoint after ``error`` (``train.heal``)."""
+    if not can_start_again():
+        return
     back = latest_checkpoint(heals.folder)
     where = back.name if back else "its beginning"
     if heals.heal(error, config.train.heal, where):
@@ -169,7 +172,6 @@ def run(
     read_prompts(config.env.prompts)
     for check in (check_built, check_backend, check_trackers, check_model_path):
         check(config)
-    check_room(config, sharding())
     set_up_libraries(config)
     start_deepspeed_on_cpu(config)
     corpus = open_corpus(config, config.corpus.split)
@@ -178,12 +180,15 @@ def run(
     checkpoint = prepare_folder(config, resume)
     if checkpoint is not None:
         check_resumed_launch(checkpoint)
+    if not is_finished(config, checkpoint):
+        check_room(config, sharding())  # after what a kill cut off has gone
     folder = run_folder(config)
     check_inputs(config, corpus, folder, resume)
     if is_main_process():
         continue_run(config, folder)
     path = resolve_policy(config.model.path)
     tokenizer = load_tokenizer(path)
+    check_template(config, tokenizer)
     heals, first = Heals.of_run(folder), checkpoint_update(checkpoint)
     experiment = make_experiment(config, folder, corpus, eligible, tokenizer, first, heals.left_out())
     progress, sent = ProgressLog(folder, console), logged_updates(folder)
@@ -203,7 +208,8 @@ def run(
     if config.rollout.backend == "vllm_colocate":
         console.print(engine_facts(trainer.vllm_generation.llm), highlight=False)
     trainer.remove_callback(PrinterCallback)
-    if only_preflight or (config.train.preflight and not config.train.use_cpu):
+    wanted = config.train.preflight and not config.train.use_cpu and not is_finished(config, checkpoint)
+    if only_preflight or wanted:
         preflight = Preflight(folder, console, only_preflight)
         preflight.trainer = trainer
         trainer.callback_handler.callbacks.insert(0, preflight)  # before the progress bar takes the terminal

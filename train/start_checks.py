@@ -13,6 +13,7 @@ import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -25,9 +26,10 @@ from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.run_folder import run_folder
 from sqale_grpo.settings.shape import check_corpus_size, is_main_process
-from sqale_grpo.train.doctor import existing
+from sqale_grpo.train.doctor import existing, template_row, trackers
 from sqale_grpo.train.memory import GIB, checkpoint_bytes
-from sqale_grpo.train.model_shape import model_shape
+from sqale_grpo.train.model_shape import is_assumed, model_shape
+from sqale_grpo.train.preflight.table import CheckRow
 
 
 def check_built(config: Config) -> None:
@@ -45,10 +47,22 @@ def check_built(config: Config) -> None:
 
 
 def check_trackers(config: Config) -> None:
-    """ConfigError where a tracker of ``train.log_to`` is not installed."""
+    """ConfigError where a tracker of ``train.log_to`` is not installed, or would ask for a key."""
     for name in config.train.log_to:
         if find_spec(name) is None:
             raise ConfigError(f"train.log_to names {name}, which is not installed; run: pip install {name}")
+    _refuse(trackers(config))
+
+
+def check_template(config: Config, tokenizer: Any) -> None:
+    """ConfigError where the policy's template cannot render an episode."""
+    _refuse(template_row(tokenizer, config.model.enable_thinking))
+
+
+def _refuse(row: CheckRow) -> None:
+    """ConfigError for a row of the examination that failed."""
+    if row.state == "failed":
+        raise ConfigError(f"{row.name}: {row.found}; {row.mend}")
 
 
 def check_model_path(config: Config) -> None:
@@ -64,9 +78,12 @@ def check_model_path(config: Config) -> None:
 def check_room(config: Config, sharding: str) -> None:
     """ConfigError where the run's disk has no room for a single checkpoint: a run would notice it at its first one.
 
-    ``sharding``: what the launch shards (``train.launch.sharding``).
+    ``sharding``: what the launch shards (``train.launch.sharding``). A model whose size is not known passes.
     """
-    shape = model_shape(resolve_policy(config.model.path), config.model.lora_targets)
+    path = resolve_policy(config.model.path)
+    shape = model_shape(path, config.model.lora_targets)
+    if is_assumed(shape, path):
+        return
     size = checkpoint_bytes(config, shape, sharding)
     folder = existing(run_folder(config))
     free = shutil.disk_usage(folder).free

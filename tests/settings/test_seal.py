@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sqale_grpo.rollout.policy_path import resolve_policy
-from sqale_grpo.settings.run_folder import CONFIG, check_whole
-from sqale_grpo.settings.seal import COMPLETE, MANIFEST, DamagedCheckpoint, check_seal, seal
+from sqale_grpo.settings.run_folder import CONFIG, check_whole, latest_checkpoint
+from sqale_grpo.settings.seal import COMPLETE, MANIFEST, DamagedCheckpoint, check_seal, is_whole, seal
 
 
 def sealed(run: Path, number: int) -> Path:
@@ -59,8 +59,10 @@ def test_others_may_read_what_the_umask_leaves(tmp_path: Path) -> None:
         ("optimizer.pt", Path.unlink, "optimizer.pt is missing"),
         ("global_step1/states.pt", cut, r"global_step1/states.pt has 100 bytes instead of 5,000"),
         ("model.safetensors", flip, "model.safetensors holds other bytes than were written"),
-        (MANIFEST, Path.unlink, "it holds no manifest.json"),
+        (MANIFEST, Path.unlink, "holds no manifest.json"),
         (MANIFEST, cut, "its manifest.json cannot be read"),
+        (MANIFEST, lambda path: path.write_text("[1]"), "its manifest.json cannot be read"),
+        (MANIFEST, lambda path: path.write_text('{"files": {"a": 1}}'), "its manifest.json cannot be read"),
     ],
 )
 def test_a_damaged_one_is_named_and_the_one_before_offered(
@@ -70,7 +72,7 @@ def test_a_damaged_one_is_named_and_the_one_before_offered(
     sealed(tmp_path, 20)
     newest = sealed(tmp_path, 30)
     damage(newest / name)
-    with pytest.raises(DamagedCheckpoint, match=f"checkpoint-30 is damaged: {says}") as error:
+    with pytest.raises(DamagedCheckpoint, match=f"checkpoint-30 (is damaged: )?{says}") as error:
         check_whole(newest)
     assert f"checkpoint-20 before it is whole: remove {newest}, and --resume goes on" in str(error.value)
     assert "\n" not in str(error.value)
@@ -90,9 +92,20 @@ def test_a_policy_is_not_read_from_damaged_weights(tmp_path: Path) -> None:
     for asked in (other, other.parent):
         with pytest.raises(DamagedCheckpoint, match="model.safetensors holds other bytes"):
             resolve_policy(asked)
-    # What a policy does not need is not read for it; that it has its size is.
-    flip(path / "optimizer.pt")
+    # What a policy does not need may be gone: the optimizer's state is two thirds of a checkpoint.
+    (path / "optimizer.pt").unlink()
+    (path / "reference.safetensors").write_bytes(b"of no use for it")
     assert resolve_policy(tmp_path) == path
+
+
+def test_a_checkpoint_whose_mark_alone_is_missing_is_whole(tmp_path: Path) -> None:
+    """A kill between list and mark, or a copy that leaves empty files out: nothing of it is missing."""
+    older, newest = sealed(tmp_path, 10), sealed(tmp_path, 20)
+    (newest / COMPLETE).unlink()
+    assert is_whole(newest) and latest_checkpoint(tmp_path) == newest
+    assert resolve_policy(tmp_path) == resolve_policy(newest) == newest
+    cut(newest / "optimizer.pt")
+    assert not is_whole(newest) and latest_checkpoint(tmp_path) == older
 
 
 def test_the_digest_of_weights_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sqale_grpo.env.errors import UserError
+from sqale_grpo.report.folders import healed_breaks
 from sqale_grpo.rollout.chat import chat_frame
 from sqale_grpo.rollout.http import ServerError
 from sqale_grpo.rollout.lockstep import play
@@ -17,7 +20,15 @@ from sqale_grpo.rollout.requests import EngineLost
 from sqale_grpo.rollout.tokens import NoProbability
 from sqale_grpo.settings.load import load_words
 from sqale_grpo.settings.run_folder import latest_checkpoint
-from sqale_grpo.train.breaks import NotFinite, RunBreak, as_break, check_gradient
+from sqale_grpo.train.breaks import (
+    Heals,
+    NotFinite,
+    RunBreak,
+    as_break,
+    can_start_again,
+    check_gradient,
+    check_restart,
+)
 from sqale_grpo.train.plan import learning_rate
 from sqale_grpo.train.run import run
 from sqale_grpo.train.trainer import SqlGRPOTrainer
@@ -135,6 +146,23 @@ def check_healed(folder: Path, words: list[str]) -> None:
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "nothing was learned of it"
 
 
+def test_a_launcher_that_starts_again_after_no_break_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_restart(tmp_path)
+    assert can_start_again()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    check_restart(tmp_path)
+    assert not can_start_again(), "its launcher has no start left"
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "1")
+    assert can_start_again()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert not can_start_again()
+    with pytest.raises(UserError, match="started again after what was no break of the run"):
+        check_restart(tmp_path)
+    assert Heals.of_run(tmp_path).heal(RunBreak(3, "no number", numbers=True), 1, "checkpoint-2")
+    check_restart(tmp_path)
+    assert healed_breaks(tmp_path) == ["update 3 broke (no number): back to checkpoint-2; the update was left out"]
+
+
 def test_a_run_heals_once_and_says_so(work: Path) -> None:
     words = arguments(work, "heals", *WORDS, "train.heal=1")
     done = faulty_run("2", words)
@@ -145,7 +173,7 @@ def test_a_run_heals_once_and_says_so(work: Path) -> None:
     check_healed(work / "runs" / "heals", words)
     # A second break is one too many: the same sentence, and the run's own end.
     more = [*words, "--resume"]
-    (work / "runs" / "heals" / "checkpoint-4" / "complete").unlink()
+    shutil.rmtree(work / "runs" / "heals" / "checkpoint-4")
     done = faulty_run("3", more)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: update 3: the gradient is no number")

@@ -1,5 +1,6 @@
 """``--dry-run`` as a doctor: what would end a run minutes later is told before anything is loaded."""
 
+import copy
 import json
 import os
 from pathlib import Path
@@ -21,7 +22,8 @@ from sqale_grpo.train.doctor import (
     push,
     trackers,
 )
-from sqale_grpo.train.start_checks import check_room
+from sqale_grpo.train.model_shape import is_assumed, model_shape
+from sqale_grpo.train.start_checks import check_room, check_template
 from tests.helpers.programs import program
 
 main = program("train")
@@ -172,6 +174,11 @@ def test_who_may_push_where(monkeypatch: pytest.MonkeyPatch, repo: str, state: s
     row = push(asked)
     assert row.state == state and says in row.found
     assert state == "right" or row.mend == "train.push_repo=ada/NAME"
+    reads = {**WHO, "auth": {"accessToken": {"role": "read"}}}
+    monkeypatch.setattr("huggingface_hub.HfApi.whoami", lambda self: reads)
+    assert push(asked).state == "failed" and (
+        state == "failed" or "the token of ada may only read" in push(asked).found
+    )
 
 
 def test_a_name_without_its_owner_is_refused() -> None:
@@ -189,6 +196,47 @@ def test_a_disk_too_small_is_told_before_a_model_is_loaded(monkeypatch: pytest.M
     with pytest.raises(ConfigError, match="one checkpoint takes 30.5"):
         check_room(asked, "none")
     check_room(config(f"output={tmp_path}"), "none")
+    # A model that was never loaded here: nothing is known of its size, so nothing is refused.
+    check_room(load_config([], [f"output={tmp_path}", "model.path=someone/other-0.6B"]), "none")
+
+
+def test_what_checkpoints_take_already_is_theirs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A disk of the size that the docs name is large enough for a resume, too."""
+    asked = load_config([], [f"output={tmp_path}", "name=run"])
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=36 * 2**30))
+    monkeypatch.setattr("sqale_grpo.train.doctor.checkpoints_bytes", lambda folder: 68 * 2**30)
+    row = free_space(asked)
+    assert row.state == "right" and "35.0 more" in row.found, row
+
+
+def test_a_model_in_the_hubs_cache_has_its_own_size(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, random_policy: Any
+) -> None:
+    snapshot = tmp_path / "models--ada--tiny" / "snapshots" / "abc"
+    random_policy.save_pretrained(snapshot)
+    (tmp_path / "models--ada--tiny" / "refs").mkdir()
+    (tmp_path / "models--ada--tiny" / "refs" / "main").write_text("abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    shape = model_shape("ada/tiny")
+    assert shape.text == sum(each.numel() for each in random_policy.parameters())
+    assert not is_assumed(shape, "ada/tiny")
+    assert is_assumed(model_shape("ada/other"), "ada/other")
+    assert not is_assumed(model_shape("Qwen/Qwen3.5-2B"), "Qwen/Qwen3.5-2B")
+
+
+def test_a_run_refuses_what_the_examination_would_have_told(monkeypatch, capsys, tmp_path, tokenizer) -> None:
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    words = ["configs/demo.yaml", f"output={tmp_path}", f"corpus.prepared={tmp_path / 'prepared'}", "corpus.limit=60"]
+    assert main([*words, "train.log_to=[wandb]"]) == 2
+    assert "error: trackers: wandb has no key for api.wandb.ai; wandb login" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="chat template: it cannot render an episode: System role not supported"):
+        check_template(config(), with_chat_template(tokenizer, NO_SYSTEM))
+
+
+def with_chat_template(tokenizer: Any, template: str) -> Any:
+    made = copy.deepcopy(tokenizer)
+    made.chat_template = template
+    return made
 
 
 def test_a_failure_ends_the_dry_run_with_a_sentence(monkeypatch, capsys, tmp_path) -> None:

@@ -127,9 +127,11 @@ def parity(trainer: Any) -> tuple[CheckRow, CheckRow]:
     if trainer.use_vllm:
         send_weights(trainer)
     cold, warm = (differences(trainer, sample(trainer, PROMPTS, TURNS, TURN_TOKENS)) for _ in range(2))
+    forgets = trainer.use_vllm and trainer.experiment.config.rollout.vllm_sleep
     by_turn = [mean for number in range(TURNS) if (mean := cold.of_turn(number)) is not None]
     found = (
-        f"mean difference {cold.mean:.1e} nats a token with a cold cache, {warm.mean:.1e} with a warm one; by turn "
+        f"mean difference {cold.mean:.1e} nats a token with a cold cache, {warm.mean:.1e} "
+        f"{'again (rollout.vllm_sleep: no cache is kept)' if forgets else 'with a warm one'}; by turn "
         f"{', '.join(f'{mean:.1e}' for mean in by_turn)}; {len(cold.tokens)} tokens a time, limit {most:g}"
     )
     share = effective(trainer, max(cold.variance(), warm.variance()))

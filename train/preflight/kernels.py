@@ -5,6 +5,7 @@ flash-linear-attention before 0.5 compute wrong gradients on Hopper GPUs with Tr
 640).
 """
 
+import importlib
 import inspect
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -13,10 +14,13 @@ from typing import Any
 import torch
 from packaging.version import Version
 
+from sqale_grpo.env.errors import first_line
 from sqale_grpo.train.preflight.table import CheckRow, failed, right
 
 PACKAGES = {"flash-linear-attention": Version("0.5"), "causal-conv1d": Version("1.4")}
-INSTALL = "pip install 'sqale-grpo[train,kernels]'"
+# Without build isolation: causal-conv1d would be built against another torch than the one that is there.
+INSTALL = "pip install --no-build-isolation flash-linear-attention causal-conv1d"
+MODULES = {"flash-linear-attention": "fla", "causal-conv1d": "causal_conv1d"}
 LIMIT = 2e-2  # relative error of a gradient; bfloat16 rounds to 4e-3
 TOKENS = 512
 LINEAR = "linear_attention"
@@ -53,6 +57,11 @@ def kernels_there(policy: Any, on_gpu: bool, found: dict[str, Version | None] | 
     old = [f"{package} {each}" for package, each in found.items() if each is not None and each < PACKAGES[package]]
     if old:
         return failed(name, f"{' and '.join(old)}: wrong gradients on Hopper, in silence", INSTALL)
+    for package, module in MODULES.items():
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # of another Triton, CUDA or torch; the layers would take the slow path in silence
+            return failed(name, f"{package} is installed and cannot be imported: {first_line(error)}", INSTALL)
     return right(name, ", ".join(f"{package} {each}" for package, each in found.items()))
 
 

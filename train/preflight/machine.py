@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed
 
+from sqale_grpo.settings.run_folder import checkpoints_bytes
 from sqale_grpo.settings.shape import launched_processes
 from sqale_grpo.train.preflight.table import CheckRow, failed, right
 
@@ -46,17 +47,19 @@ def processes(use_cpu: bool, visible: int | None = None) -> CheckRow:
     return right(name, f"{together}, {here} on this machine, a GPU each")
 
 
-def disk(folder: Path, checkpoint: int, kept: int, probe: int = PROBE_BYTES) -> CheckRow:
+def disk(folder: Path, checkpoint: int, kept: int, probe: int = PROBE_BYTES, assumed: bool = False) -> CheckRow:
     """Whether ``folder`` has room for ``kept`` checkpoints of so many bytes and one more, and how fast it is written.
 
-    Writes and syncs ``probe`` bytes, or a tenth of what is free, and removes them.
+    What checkpoints take already is theirs. ``assumed``: the size is a guess, which cannot fail. Writes and syncs
+    ``probe`` bytes, or a tenth of what is free, and removes them.
     """
     name = "disk"
-    wanted, free = checkpoint * (kept + 1), shutil.disk_usage(folder).free
+    wanted, free = max(0, checkpoint * (kept + 1) - checkpoints_bytes(folder)), shutil.disk_usage(folder).free
     if free < wanted:
-        return failed(
+        return CheckRow(
             name,
-            f"{free / GIB:,.1f} GiB free in {folder}, {wanted / GIB:,.1f} wanted: {kept + 1} checkpoints of "
+            "warned" if assumed else "failed",
+            f"{free / GIB:,.1f} GiB free in {folder}, {wanted / GIB:,.1f} more wanted: {kept + 1} checkpoints of "
             f"{checkpoint / GIB:,.1f}",
             "set output=... to a larger disk, or train.keep_checkpoints=1",
         )

@@ -33,6 +33,8 @@ def longest_pass(trainer: Any) -> CheckRow:
     try:
         dummy_update(trainer, rows, tokens)
     except torch.OutOfMemoryError as error:
+        if trainer.accelerator.num_processes > 1:
+            raise  # the others wait inside the pass
         return failed(
             name,
             f"the GPU is full in a pass of {rows} x {tokens:,} tokens and a step ({str(error).splitlines()[0]})",

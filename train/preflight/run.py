@@ -1,6 +1,7 @@
 """All checks in their order, before the first update: by themselves (``--preflight``) or at the start of a run."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +17,11 @@ from sqale_grpo.env.files import write_whole
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.train.launch import sharding
 from sqale_grpo.train.memory import checkpoint_bytes
-from sqale_grpo.train.model_shape import model_shape
+from sqale_grpo.train.model_shape import is_assumed, model_shape
 from sqale_grpo.train.preflight.draws import golds_run, same_draws
 from sqale_grpo.train.preflight.engine import parity, turns_cut, weights_arrive
 from sqale_grpo.train.preflight.kernels import kernel_gradients, kernels_there
-from sqale_grpo.train.preflight.machine import disk, processes
+from sqale_grpo.train.preflight.machine import PROBE_BYTES, disk, processes
 from sqale_grpo.train.preflight.memory import longest_pass
 from sqale_grpo.train.preflight.table import CheckRow, decide, made, show, worst
 
@@ -75,20 +76,28 @@ def all_checks(trainer: Any, folder: Path, alone: bool) -> list[CheckRow]:
     policy = accelerator.unwrap_model(trainer.model)
     on_gpu = device.type == "cuda"
     process, together = accelerator.process_index, accelerator.num_processes
-    size = checkpoint_bytes(config, model_shape(resolve_policy(config.model.path)), sharding())
-    checks: list[tuple[str, Callable[[], CheckRow]]] = [
-        ("disk", lambda: main_only(process, lambda: disk(folder, size, config.train.keep_checkpoints, *probe(on_gpu)))),
-        ("kernels", lambda: kernels_there(policy, on_gpu)),
-        ("kernel gradients", lambda: kernel_gradients(policy, device)),
-        ("draws", lambda: same_draws(experiment, experiment.first_update)),
-        ("gold queries", lambda: golds_run(experiment, experiment.first_update, GOLD_UPDATES, process, together)),
+    path = resolve_policy(config.model.path)
+    shape = model_shape(path, config.model.lora_targets)
+    size, guess = checkpoint_bytes(config, shape, sharding()), is_assumed(shape, path)
+    kept = config.train.keep_checkpoints
+    single = together == 1  # else a process must not end inside a check in which others wait for it
+    checks: list[tuple[str, bool, Callable[[], CheckRow]]] = [
+        ("disk", True, lambda: main_only(process, lambda: disk(folder, size, kept, probe(on_gpu), guess))),
+        ("kernels", True, lambda: kernels_there(policy, on_gpu)),
+        ("kernel gradients", True, lambda: kernel_gradients(policy, device)),
+        ("draws", single, lambda: same_draws(experiment, experiment.first_update)),
+        ("gold queries", True, lambda: golds_run(experiment, experiment.first_update, GOLD_UPDATES, process, together)),
     ]
-    results += [gathered_worst(made(name, check)) for name, check in checks]
-    results += parity_rows(trainer)
-    for name, check in (("weights arrive", weights_arrive), ("turns cut", turns_cut)):
-        results.append(gathered_worst(made(name, lambda check=check: check(trainer))))  # type: ignore[misc]
+    results += [gathered_worst(made(name, check, lone)) for name, lone, check in checks]
+    results += parity_rows(trainer, single)
+    engine_failed = any(row.state == "failed" for row in results[-2:])
+    for name, of_engine in (("weights arrive", weights_arrive), ("turns cut", turns_cut)):
+        if engine_failed:
+            results.append(CheckRow(name, "not made", "what generates failed already"))
+        else:
+            results.append(gathered_worst(made(name, functools.partial(of_engine, trainer), single)))
     if alone:
-        results.append(gathered_worst(made("memory", lambda: longest_pass(trainer))))
+        results.append(gathered_worst(made("memory", lambda: longest_pass(trainer), single)))
     else:
         results.append(CheckRow("memory", "not made", "only with --preflight: it changes the optimizer's state"))
     return results
@@ -99,7 +108,7 @@ def gathered_worst(result: CheckRow) -> CheckRow:
     return worst(gather_object([result]))
 
 
-def parity_rows(trainer: Any) -> list[CheckRow]:
+def parity_rows(trainer: Any, single: bool) -> list[CheckRow]:
     """The two rows that one rollout gives."""
     shares: list[CheckRow] = []
 
@@ -108,7 +117,7 @@ def parity_rows(trainer: Any) -> list[CheckRow]:
         shares.append(share)
         return row
 
-    row = made("engine and trainer", both)
+    row = made("engine and trainer", both, single)
     share = shares[0] if shares else CheckRow("effective share", "not made", "there were no log-probabilities")
     return [gathered_worst(row), gathered_worst(share)]
 
@@ -118,6 +127,6 @@ def main_only(process: int, check: Callable[[], CheckRow]) -> CheckRow:
     return check() if process == 0 else CheckRow("", "not made", "process 0 looks")
 
 
-def probe(on_gpu: bool) -> tuple[int, ...]:
-    """How much is written to the disk: disk()'s own choice on a GPU."""
-    return () if on_gpu else (CPU_PROBE,)
+def probe(on_gpu: bool) -> int:
+    """How many bytes are written to the disk."""
+    return PROBE_BYTES if on_gpu else CPU_PROBE

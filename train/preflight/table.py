@@ -45,12 +45,20 @@ def failed(name: str, found: str, mend: str) -> CheckRow:
     return CheckRow(name, "failed", found, mend)
 
 
-def made(name: str, check: Callable[[], CheckRow]) -> CheckRow:
-    """Make one check; an error in it is a finding too."""
+def made(name: str, check: Callable[[], CheckRow], alone: bool = True) -> CheckRow:
+    """Make one check; an error in it is a finding too.
+
+    Not ``alone``: the other processes are inside the check and wait for this one. It is at its end then, by
+    PreflightFailed, and its launcher ends the others.
+    """
     started = time.monotonic()
     try:
         result = check()
     except Exception as error:  # whatever a first pass on a machine can raise
+        if not alone:
+            raise PreflightFailed(
+                f"the preflight ended at {name}: {type(error).__name__}: {first_line(error)}"
+            ) from error
         what = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
         result = failed(name, what, "the check itself ended; SQALE_GRPO_TRACEBACK=1 shows where")
     return replace(result, name=name, seconds=time.monotonic() - started)
