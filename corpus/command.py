@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--corpus", required=True, choices=NAMES)
     one.add_argument("--source", help="folder of the corpus; 'hub' for the published SQaLe; not needed for demo")
     one.add_argument("--out", required=True, help="folder to write")
-    one.add_argument("--split", default="train", choices=("train", "dev", "test"))
+    one.add_argument("--split", default="train", choices=("train", "dev", "mini_dev", "test"))
     one.add_argument("--limit", type=int, help="read this many questions")
     one.add_argument("--workers", type=int, help="processes that run gold queries (default: one a CPU)")
     one.add_argument("--seconds", type=float, help="time limit of a gold query (default: 30)")

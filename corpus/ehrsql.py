@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sqale_grpo.corpus import reasons
-from sqale_grpo.corpus.files import candidates, located
+from sqale_grpo.corpus.files import Places, candidates, located
 from sqale_grpo.corpus.json_stream import read_json_array
 from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
 
@@ -50,6 +50,7 @@ def open_source(source: str | Path | None, split: str) -> Source:
         questions=lambda: _questions(present),
         databases=lambda wanted: located(wanted, places),
         files=(*present.values(), *candidates(places)),
+        place=Places(places).wanted_at,
     )
 
 

@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from urllib.parse import quote
 from sqale_grpo.corpus.question import CorpusError
 
 SIDECARS = ("-wal", "-journal")  # both hold pages that the main file lacks
-SUFFIXES = (".sqlite", ".db")
+SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 
 def file_name(db_id: str) -> str:
@@ -24,35 +25,84 @@ def file_name(db_id: str) -> str:
     return (f"%2E{name[1:]}" if name.startswith(".") else name) + ".sqlite"
 
 
-def locate(db_id: str, folders: Sequence[Path]) -> Path | None:
-    """The SQLite file of ``db_id``: ``<id>/<id>.sqlite``, else ``<id>.sqlite``, or ``.db``, in one of ``folders``."""
-    for folder in folders:
-        for stem in (folder / db_id / db_id, folder / db_id):
-            for suffix in SUFFIXES:
-                path = f"{stem}{suffix}"
-                if os.path.isfile(path):  # Path.is_file raises for an id that is too long for a name
-                    return Path(path)
-    return None
+class Places:
+    """The folders in which a corpus keeps its SQLite files.
 
-
-def located(db_ids: Collection[str], folders: Sequence[Path], *, flat: bool = False) -> Iterator[tuple[str, Path]]:
-    """Yield (db_id, file) for every id, after all of them were found.
-
-    Raises CorpusError for a missing one; ``flat``: it proposes ``<id>.sqlite``, not ``<id>/<id>.sqlite``.
+    A name counts as it is written, and else without control characters and regardless of case: ``unzip`` leaves a line
+    break out of a folder's name, and people write an id as they speak.
     """
-    found = {db_id: locate(db_id, folders) for db_id in sorted(db_ids)}
-    missing = [db_id for db_id, path in found.items() if path is None]
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = folders
+        self._folded: dict[str, list[Path]] | None = None
+
+    def locate(self, db_id: str) -> Path | None:
+        """The SQLite file of ``db_id``: ``<id>/<id>.sqlite``, else ``<id>.sqlite``, or another suffix.
+
+        None where there is none, or where several have its name but for the case.
+        """
+        for folder in self.folders:
+            for stem in (folder / db_id / db_id, folder / db_id):
+                for suffix in SUFFIXES:
+                    path = f"{stem}{suffix}"
+                    if "\0" not in db_id and os.path.isfile(path):  # Path.is_file raises for too long a name
+                        return Path(path)
+        found = self._by_folded_name().get(folded(db_id), [])
+        return found[0] if len(found) == 1 else None
+
+    def _by_folded_name(self) -> dict[str, list[Path]]:
+        if self._folded is None:
+            self._folded = {}
+            for path in _databases(self.folders):
+                inside = path.parent not in self.folders
+                if not inside or folded(path.parent.name) == folded(path.stem):
+                    self._folded.setdefault(folded(path.stem), []).append(path)
+        return self._folded
+
+    def wanted_at(self, db_id: str, *, flat: bool = False) -> str:
+        """Where the file of ``db_id`` should lie, in words; ``flat``: not in a folder of its own."""
+        name = folded(db_id, case=True)
+        place = Path(f"{name}.sqlite") if flat else Path(name, f"{name}.sqlite")
+        return " or ".join(str(folder / place) for folder in self.folders)
+
+
+def folded(name: str, *, case: bool = False) -> str:
+    """The name without control characters and, unless ``case`` is kept, in lower case."""
+    printed = "".join(letter for letter in name if unicodedata.category(letter) != "Cc")
+    return printed if case else printed.casefold()
+
+
+def locate(db_id: str, folders: Sequence[Path]) -> Path | None:
+    """The SQLite file of ``db_id`` in one of ``folders``."""
+    return Places(folders).locate(db_id)
+
+
+def located(db_ids: Collection[str], folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield (db_id, file) for every id that has a file: the questions of another one are dropped, and counted."""
+    places = Places(folders)
+    found = ((db_id, places.locate(db_id)) for db_id in sorted(db_ids))
+    return ((db_id, path) for db_id, path in found if path is not None)
+
+
+def require_all(db_ids: Collection[str], folders: Sequence[Path]) -> dict[str, Path]:
+    """The file of every id. Raises CorpusError that names one without, and where it should lie."""
+    found = dict(located(db_ids, folders))
+    missing = sorted(set(db_ids) - set(found))
     if missing:
-        place = Path(f"{missing[0]}.sqlite") if flat else Path(missing[0], f"{missing[0]}.sqlite")
-        places = " or ".join(str(folder / place) for folder in folders)
         others = f" (and {len(missing) - 1} more databases)" if len(missing) > 1 else ""
-        raise CorpusError(f"no database {missing[0]!r}{others}: put its SQLite file at {places}")
-    return ((db_id, path) for db_id, path in found.items() if path is not None)
+        place = Places(folders).wanted_at(missing[0], flat=True)
+        raise CorpusError(f"no database {missing[0]!r}{others}: put its SQLite file at {place}")
+    return found
 
 
 def candidates(folders: Sequence[Path]) -> list[Path]:
     """Every SQLite file that ``locate`` could return, with its sidecars, sorted."""
-    endings = tuple(f"{suffix}{side}" for suffix in SUFFIXES for side in ("", *SIDECARS))
+    return _databases(folders, ("", *SIDECARS))
+
+
+def _databases(folders: Sequence[Path], sides: Sequence[str] = ("",)) -> list[Path]:
+    """SQLite files in the folders and one level below, sorted."""
+    endings = tuple(f"{suffix}{side}" for suffix in SUFFIXES for side in sides)
     found: set[Path] = set()
     for folder in folders:
         for entry in _entries(folder):

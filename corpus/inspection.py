@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqale_grpo.corpus.preparation import summary_rows
+from sqale_grpo.corpus.preparation_shown import summary_rows
 from sqale_grpo.corpus.prepared import PreparedCorpus
 from sqale_grpo.corpus.question import Question
 from sqale_grpo.env.text import harmless

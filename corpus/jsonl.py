@@ -1,13 +1,14 @@
 """A user's own questions: a folder of SQLite files and ``questions.jsonl``.
 
 Keys of a line: ``db_id``, ``question``, ``sql``; optional ``question_id`` and ``evidence``. A database lies at
-``databases/<db_id>/<db_id>.sqlite``, ``databases/<db_id>.sqlite`` or ``<db_id>.sqlite``, or ends in ``.db``.
+``databases/<db_id>/<db_id>.sqlite``, ``databases/<db_id>.sqlite`` or ``<db_id>.sqlite``, or ends in
+``.sqlite3`` or ``.db``.
 """
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from sqale_grpo.corpus.files import candidates, located
+from sqale_grpo.corpus.files import Places, candidates, located, require_all
 from sqale_grpo.corpus.json_stream import read_json_lines
 from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
 
@@ -21,8 +22,9 @@ def open_source(source: str | Path | None, split: str) -> Source:
     places = _places(folder)
     return Source(
         questions=lambda: questions(path),
-        databases=lambda wanted: located(wanted, places, flat=True),
+        databases=lambda wanted: located(wanted, places),
         files=(path, *candidates(places)),
+        place=lambda db_id: Places(places).wanted_at(db_id, flat=True),
     )
 
 
@@ -32,7 +34,7 @@ def _places(folder: Path) -> tuple[Path, Path]:
 
 def databases(folder: Path, db_ids: Collection[str]) -> dict[str, Path]:
     """The SQLite files of these databases. Raises CorpusError for one that is missing."""
-    return dict(located(db_ids, _places(folder), flat=True))
+    return require_all(db_ids, _places(folder))
 
 
 def questions(path: Path) -> Iterator[RawQuestion]:

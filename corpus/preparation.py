@@ -2,29 +2,23 @@
 
 The work is kept in a staging file, so a run that was stopped in any way goes on where it was; ``prepared.json`` is
 written last and holds the key of the inputs, so the same call on a complete folder returns at once.
-
-What a person sees of ``prepare``: progress with rate and time left, and the summary at the end.
 """
 
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
-
-from rich import progress as rich_progress
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import Any
 
 from sqale_grpo.corpus.counter_choice import MOST as MOST_COPIES
 from sqale_grpo.corpus.demo import DemoShape
 from sqale_grpo.corpus.earlier import FILES, database_digest, take_earlier
 from sqale_grpo.corpus.files import file_name, fingerprint
 from sqale_grpo.corpus.gold_worker import BUILD_SECONDS, Job
+from sqale_grpo.corpus.preparation_shown import Progress, first_dropped, print_summary
 from sqale_grpo.corpus.prepared import (
     DATABASES,
     DATABASES_SCHEMA,
@@ -45,87 +39,6 @@ from sqale_grpo.corpus.workers import check_all
 from sqale_grpo.env.connect import check_sqlite
 from sqale_grpo.env.files import LOCK, hold_folder, write_whole
 from sqale_grpo.env.limits import Limits
-from sqale_grpo.env.text import harmless
-
-Item = TypeVar("Item")
-
-
-class _Rate(rich_progress.ProgressColumn):
-    """Questions a second."""
-
-    def render(self, task: rich_progress.Task) -> str:
-        return f"{task.speed or 0:,.0f}/s"
-
-
-class Progress:
-    """Two bars, reading and judging, on standard error; silent where ``shown`` is false."""
-
-    def __init__(self, shown: bool) -> None:
-        self._bars = rich_progress.Progress(
-            rich_progress.TextColumn("{task.description}"),
-            rich_progress.BarColumn(),
-            rich_progress.MofNCompleteColumn(),
-            _Rate(),
-            rich_progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not shown,
-        )
-        self._judging: rich_progress.TaskID | None = None
-
-    def __enter__(self) -> "Progress":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def reading(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Pass the items on while the first bar counts them; their total is unknown."""
-        return iter(self._bars.track(items, description="reading questions", total=None))
-
-    def judging(self, total: int, done: int) -> None:
-        """Start the second bar: ``done`` of ``total`` questions were judged before."""
-        self._judging = self._bars.add_task("running gold queries", total=total, completed=done)
-
-    def advance(self, questions: int) -> None:
-        """Count questions that were judged."""
-        if self._judging is not None:
-            self._bars.advance(self._judging, questions)
-
-
-def print_summary(summary: dict[str, Any], out: Path) -> None:
-    """The table that ends ``prepare``: read, kept, dropped by reason, marked by cause."""
-    table = Table("questions", "number", title=Text(harmless(f"{summary['corpus']} ({summary['split']}) in {out}")))
-    table.columns[1].justify = "right"
-    for label, value in summary_rows(summary):
-        table.add_row(Text(harmless(label)), f"{value:,}")
-    console = Console(stderr=True)
-    console.print(table)
-    example = _first_dropped(out)
-    if example:
-        why = f"{example['reason']}: {example['detail']}" if example["detail"] else example["reason"]
-        text = f"dropped ones are listed in {out / DROPPED}, such as {example['question_id']}: {why}"
-        console.print(Text(harmless(text)), soft_wrap=True)
-
-
-def _first_dropped(out: Path) -> dict[str, str] | None:
-    with (out / DROPPED).open(encoding="utf-8") as file:
-        return next((json.loads(line) for line in file), None)
-
-
-def summary_rows(summary: dict[str, Any]) -> list[tuple[str, int]]:
-    """The summary as (label, count), in the order in which it is shown."""
-    return [
-        ("read", summary["read"]),
-        ("kept", summary["kept"]),
-        *((f"  dropped: {reason}", n) for reason, n in summary["dropped"].items()),
-        ("  kept with an empty gold result", summary["empty_gold"]),
-        *((f"  kept but unstable: {cause}", n) for cause, n in summary["unstable"].items()),
-        *((f"  kept with fewer copies: {cause}", n) for cause, n in summary.get("missing_copies", {}).items()),
-        ("  kept, tables found by SQLite because sqlglot could not parse", summary["tables_by_authorizer"]),
-        ("databases", summary["databases"]),
-    ]
-
 
 STAGING = "staging.work"
 PORTION = 200  # questions that a worker process gets at a time
@@ -209,7 +122,7 @@ def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, 
             for db_id, result in check_all(_jobs(source, staging, out, key), workers):
                 staging.keep(db_id, result)
                 bar.advance(len(result.verdicts))
-            staging.drop_rest()
+            staging.drop_rest(source.place)
         summary = _write(staging, out, key, digests)
         if progress:
             print_summary(summary, out)
@@ -252,6 +165,8 @@ def _write(staging: Staging, out: Path, key: dict[str, Any], digests: dict[str, 
     if not summary["kept"]:
         staging.set_state("worked", False)  # of no use to whoever puts the mistake right
         why = ", ".join(f"{n} {reason}" for reason, n in summary["dropped"].items()) or "the source has no questions"
+        example = first_dropped(out)
+        why += f", such as {example['question_id']}: {example['detail']}" if example and example["detail"] else ""
         raise CorpusError(
             f"the corpus {key['corpus']!r} is empty, no question is left of {summary['read']}: {why}"
             f" (see {out / DROPPED})"

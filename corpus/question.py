@@ -61,15 +61,17 @@ class Source:
     """One split of a corpus, opened but not read.
 
     ``questions()`` yields every record in the order of the source. ``databases(wanted)`` yields
-    (db_id, recipe) for the wanted ids; an id that the source lacks is left out or raises CorpusError.
+    (db_id, recipe) for the wanted ids; an id that the source lacks is left out, and its questions are dropped.
     ``files`` are small enough in number to be looked at on every start: the prepared folder remembers them.
-    ``identity`` says what no file says, such as the names of Hub data sets.
+    ``identity`` says what no file says, such as the names of Hub data sets. ``place(db_id)`` says in words where the
+    database of an id should lie.
     """
 
     questions: Callable[[], Iterator[RawQuestion]]
     databases: Callable[[Collection[str]], Iterator[tuple[str, DatabaseRecipe]]]
     files: tuple[Path, ...]
     identity: str = ""
+    place: Callable[[str], str] = lambda db_id: "the source"
 
 
 def existing_folder(source: str | Path | None, corpus: str) -> Path:

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from sqale_grpo.corpus import bird, ehrsql, jsonl, sqale, synsql
+from sqale_grpo.corpus import bird, ehrsql, jsonl, spider, sqale, synsql
 from sqale_grpo.corpus.demo import DemoShape
 from sqale_grpo.corpus.question import CorpusError, Source
 
@@ -13,6 +13,7 @@ LOADERS = {
     "bird": bird.open_source,
     "synsql": synsql.open_source,
     "ehrsql": ehrsql.open_source,
+    "spider": spider.open_source,
     "jsonl": jsonl.open_source,
 }
 NAMES = ("demo", *LOADERS)

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import sqale
 from sqale.deserialize import _iter_rows, _normalise, _parse_questions
 
@@ -15,11 +17,16 @@ from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existin
 
 SPLITS = ("train", "test")
 HUB = "hub"
+# What the two folders are called: by us, by the library's README, and on the Hub.
+QUERIES = ("queries", "sqale2_queries", "SQaLe-2-text-to-SQL-Queries")
+SCHEMAS = ("schemas", "sqale2_schemas", "SQaLe-2-text-to-SQL-Schemas")
+KEYS = {"schema_id", "sql", "full_schema", "schema_content"}  # of a release that has rows, in one table or two
 
 
 def open_source(source: str | Path | None, split: str) -> Source:
     """A folder with ``queries/`` and ``schemas/`` (parquet a split), or ``hub`` for the published data sets.
 
+    The two may bear the library's names, and a folder of one table, as SQaLe_2 was, holds both.
     ``owner/queries,owner/schemas`` names other Hub data sets of the same layout. Raises CorpusError.
     """
     if split not in SPLITS:
@@ -28,15 +35,42 @@ def open_source(source: str | Path | None, split: str) -> Source:
     if names:
         return _source(*names, split, files=(), identity=",".join(names))
     folder = existing_folder(source, "sqale")
+    queries, schemas = (_part(folder, names) for names in (QUERIES, SCHEMAS))
     files = []
-    for part in ("queries", "schemas"):
-        found = sorted(p for ext in ("parquet", "arrow") for p in (folder / part).rglob(f"{split}*.{ext}"))
+    for part in dict.fromkeys((queries, schemas)):
+        found = sorted(p for ext in ("parquet", "arrow") for p in part.rglob(f"{split}*.{ext}"))
         if not found:
-            raise CorpusError(
-                f"no {split} parquet file in {folder / part}: SQaLe needs queries/ and schemas/ in {folder}"
-            )
+            raise CorpusError(f"no {split} parquet file in {part}: SQaLe needs queries/ and schemas/ in {folder}")
         files += found
-    return _source(str(folder / "queries"), str(folder / "schemas"), split, files=tuple(files), identity="")
+    return _source(str(queries), str(schemas), split, files=tuple(files), identity="")
+
+
+def _part(folder: Path, names: tuple[str, ...]) -> Path:
+    """The folder of one of the two data sets; of both where one table is. Raises CorpusError for SQaLe 1."""
+    found = next((folder / name for name in names if (folder / name).is_dir()), None)
+    if found is not None:
+        return found
+    tables = sorted(folder.rglob("*.parquet"))
+    keys = columns(tables[0]) if tables else set()
+    if is_first_release(keys):
+        raise CorpusError(
+            f"{tables[0]} is SQaLe 1, whose databases have no rows, so no query can be run on them: download SQaLe 2, "
+            "whose queries/ and schemas/ lie in two data sets (--source hub does it)"
+        )
+    return folder if keys >= KEYS else folder / names[0]
+
+
+def columns(table: Path) -> set[str]:
+    """The columns of a parquet file by their present names; none where it cannot be read."""
+    try:
+        return set(_normalise(dict.fromkeys(pq.read_schema(table).names)))
+    except (OSError, pa.ArrowInvalid):
+        return set()
+
+
+def is_first_release(keys: Collection[str]) -> bool:
+    """SQaLe 1 has a question's whole schema beside it, and no rows."""
+    return {"schema", "question", "query"} <= set(keys) and "schema_content" not in keys
 
 
 def _hub_names(source: str | Path | None) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ with the databases that have none.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -121,11 +121,11 @@ class Staging:
         self._db.executemany(_JUDGE, [_judged(number, verdict) for number, verdict in result.verdicts.items()])
         self._db.execute("COMMIT")
 
-    def drop_rest(self) -> None:
-        """Drop the questions whose database the source does not hold."""
+    def drop_rest(self, place: Callable[[str], str]) -> None:
+        """Drop the questions whose database the source does not hold; ``place`` says where it should lie."""
         self._db.execute("BEGIN")
         for db_id in self.open_databases():
-            self._drop(reasons.NO_DATABASE, f"no {db_id!r} in the source", db_id)
+            self._drop(reasons.NO_DATABASE, f"no SQLite file for {db_id!r} at {place(db_id)}", db_id)
         self._db.execute("COMMIT")
 
     def _drop(self, reason: str, detail: str, db_id: str) -> None:

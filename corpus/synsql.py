@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sqale_grpo.corpus.files import candidates, located
+from sqale_grpo.corpus.files import Places, candidates, located
 from sqale_grpo.corpus.json_stream import read_json_array
 from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
 
@@ -21,6 +21,7 @@ def open_source(source: str | Path | None, split: str) -> Source:
         questions=lambda: _questions(path),
         databases=lambda wanted: located(wanted, places),
         files=(path, *candidates(places)),
+        place=Places(places).wanted_at,
     )
 
 

@@ -16,7 +16,7 @@ from sqale_grpo.env.limits import Limits
 from sqale_grpo.settings.sampling import Sampling
 
 SOURCES = ("card", "page", "earlier", "assumption", "ours")
-CORPORA = ("sqale", "bird", "synsql", "ehrsql", "jsonl", "demo")
+CORPORA = ("sqale", "bird", "synsql", "ehrsql", "spider", "jsonl", "demo")
 DTYPES = ("bfloat16", "float32")
 DEMO_PAIRS = ("demo_tables", "demo_schemas", "demo_questions")
 

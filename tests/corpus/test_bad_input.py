@@ -51,7 +51,7 @@ def with_text_for_a_database(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (without_database, "no database 'shop'"),
+        (without_database, "1 no such database, such as q0: no SQLite file for 'shop' at .*databases/shop.sqlite"),
         (with_a_broken_line, "line 1: not valid JSON"),
         (without_a_good_question, "'jsonl' is empty, no question is left of 1: 1 gold does not execute"),
         (with_text_for_a_database, "'jsonl' is empty, no question is left of 1: 1 database cannot be used"),

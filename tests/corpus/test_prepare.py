@@ -258,3 +258,26 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert words in report, words
     assert main(["inspect", str(tmp_path / "in")]) == 2
     assert capsys.readouterr().err.startswith("error: the prepared corpus")
+
+
+def test_a_missing_and_a_broken_database_cost_their_questions_and_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Never the corpus: a download of 33 GB may lack 14 of its 69 databases, and one of them be cut."""
+    source = own_questions(tmp_path / "in", [GOOD])
+    (source / "broken.sqlite").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:abab\n" * 9)
+    names = ("shop", "gone", "broken", "gone")
+    records = [{"question_id": f"q{n}", "db_id": name, "question": "?", "sql": GOOD} for n, name in enumerate(names)]
+    json_lines(source / "questions.jsonl", records)
+    corpus = prepare("jsonl", source, tmp_path / "out", workers=1)
+    assert corpus.column("question_id") == ["q0"]
+    missing, bad = "no such database", "database cannot be used"
+    assert dropped(tmp_path / "out") == {"q1": missing, "q2": bad, "q3": missing}
+    shown = "".join(capsys.readouterr().err.split())
+    for words in (
+        "2 databases are missing or broken, and their 3 questions are dropped",
+        f"'gone': no SQLite file for 'gone' at {source}/databases/gone.sqlite",
+        "'broken': file is not a database",
+        f"dropped ones are listed in {tmp_path}/out/dropped.jsonl, such as q1: no such database",
+    ):
+        assert "".join(words.split()) in shown, words
