@@ -15,6 +15,7 @@ from typing import Any
 
 from sqale_grpo.corpus.counter_choice import MOST as MOST_COPIES
 from sqale_grpo.corpus.demo import DemoShape
+from sqale_grpo.corpus.draws import DrawPlan
 from sqale_grpo.corpus.earlier import FILES, database_digest, take_earlier
 from sqale_grpo.corpus.files import file_name, fingerprint
 from sqale_grpo.corpus.gold_worker import BUILD_SECONDS, Job
@@ -27,12 +28,15 @@ from sqale_grpo.corpus.prepared import (
     INDEX,
     INDEX_SCHEMA,
     MARKER,
+    MEASURED,
+    MEASURED_SCHEMA,
     PreparedCorpus,
     open_prepared,
     read_marker,
     write_parquet,
 )
-from sqale_grpo.corpus.question import CorpusError, Source
+from sqale_grpo.corpus.question import CorpusError, DatabaseRecipe, Source
+from sqale_grpo.corpus.rounds import measured_rows, rounds
 from sqale_grpo.corpus.sources import open_source
 from sqale_grpo.corpus.staging import Staged, Staging
 from sqale_grpo.corpus.workers import check_all
@@ -42,7 +46,7 @@ from sqale_grpo.env.limits import Limits
 
 STAGING = "staging.work"
 PORTION = 200  # questions that a worker process gets at a time
-FORMAT = 2  # of the prepared folder; a change makes older folders be prepared anew
+FORMAT = 3  # of the prepared folder; a change makes older folders be prepared anew
 TRAIN_SECONDS = EVALUATION_SECONDS = 30.0  # the environment's time limits; what decides are the steps of a query
 
 
@@ -60,6 +64,7 @@ def prepare(
     counter_databases: int = 0,
     seed: int = 42,
     shape: DemoShape | None = None,
+    draws: DrawPlan | None = None,
     progress: bool = True,
 ) -> PreparedCorpus:
     """Prepare ``split`` of corpus ``name`` into the folder ``out`` and open it.
@@ -67,6 +72,7 @@ def prepare(
     ``source`` is the folder that holds the corpus (docs/corpora.md has the layouts). ``limit`` is the number of
     questions read. ``workers`` processes run gold queries (default: one a CPU). A gold query may take ``steps`` and,
     as a net above them, ``seconds``, and return ``max_rows`` rows (defaults: the environment's).
+    ``draws``: execute what such a run draws, and build only its databases.
     ``counter_databases``: how many copies to choose for each question. ``seed`` and ``shape`` matter to the generated
     demo corpus alone. Idempotent and restartable. Raises CorpusError, and UserError for an old SQLite.
     """
@@ -89,6 +95,8 @@ def prepare(
         key["steps"] = steps
     if name == "demo" and shape not in (None, DemoShape()):
         key["shape"] = json.loads(json.dumps(asdict(shape)))  # as the marker gives it back
+    if draws is not None:
+        key["draws"] = draws.key()
     _complete(out, key)  # a difference that shows before the source is opened, or the demo generated, is refused here
     opened = open_source(name, source, split, out, seed, shape)
     key["source"] = fingerprint(opened.files, opened.identity)
@@ -98,11 +106,19 @@ def prepare(
     _make_folder(out, source if name != "demo" else None)
     with hold_folder(out, wait=True):
         if not _complete(out, key):  # another process may have done it while this one waited
-            _prepare(opened, out, key, limit, workers or os.cpu_count() or 1, progress)
+            _prepare(opened, out, key, limit, workers or os.cpu_count() or 1, progress, draws)
     return open_prepared(out)
 
 
-def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, workers: int, progress: bool) -> None:
+def _prepare(
+    source: Source,
+    out: Path,
+    key: dict[str, Any],
+    limit: int | None,
+    workers: int,
+    progress: bool,
+    draws: DrawPlan | None,
+) -> None:
     staging = Staging(out / STAGING)
     try:
         if staging.state("worked"):
@@ -114,15 +130,16 @@ def _prepare(source: Source, out: Path, key: dict[str, Any], limit: int | None, 
         _remove(out, ".*.new*")  # of a worker that was killed while it built
         with Progress(progress) as bar:
             if not staging.state("read"):
-                staging.read(bar.reading(islice(source.questions(), limit)))
+                staging.read(bar.reading(islice(source.questions(), limit)), ask=draws is None)
             digests = _digests(source, staging, key)
             if digests:
                 take_earlier(staging, out, key, digests)
-            bar.judging(staging.count(), staging.count(judged=True))
-            for db_id, result in check_all(_jobs(source, staging, out, key), workers):
-                staging.keep(db_id, result)
-                bar.advance(len(result.verdicts))
-            staging.drop_rest(source.place)
+            for _ in rounds(staging, draws):
+                bar.judging(*staging.progress())
+                for db_id, result in check_all(_jobs(source, staging, out, key), workers):
+                    staging.keep(db_id, result)
+                    bar.advance(len(result.verdicts))
+                staging.drop_rest(source.place)
         summary = _write(staging, out, key, digests)
         if progress:
             print_summary(summary, out)
@@ -144,15 +161,24 @@ def _remove(out: Path, pattern: str) -> None:
 
 def _jobs(source: Source, staging: Staging, out: Path, key: dict[str, Any]) -> Iterator[tuple[str, Job]]:
     """(db_id, job) for the databases with open questions, in portions, so that a kill loses little work."""
-    wanted = staging.open_databases()
-    for db_id, recipe in source.databases(wanted) if wanted else ():
+    counted = staging.counted()
+    for db_id, recipe in _recipes(source, out, staging.open_databases()):
         path = out / "databases" / file_name(db_id)
         questions = staging.open_questions(db_id)
         for start in range(0, len(questions), PORTION):
             portion = questions[start : start + PORTION]
             most, steps = key.get("max_rows", Limits.rows), key.get("steps", Limits.steps)
             copies = key.get("counter_databases", 0)
-            yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, start == 0, steps, copies)
+            facts = start == 0 and db_id not in counted
+            yield db_id, Job(recipe, path, portion, key["seconds"], most, BUILD_SECONDS, facts, steps, copies)
+
+
+def _recipes(source: Source, out: Path, wanted: set[str]) -> Iterator[tuple[str, DatabaseRecipe]]:
+    """(db_id, recipe) of the wanted databases; one that is built is not looked for again, in gigabytes of schemas."""
+    built = {db_id: path for db_id in wanted if (path := out / "databases" / file_name(db_id)).exists()}
+    yield from sorted(built.items())
+    if wanted - built.keys():
+        yield from source.databases(wanted - built.keys())
 
 
 def _write(staging: Staging, out: Path, key: dict[str, Any], digests: dict[str, str]) -> dict[str, Any]:
@@ -173,6 +199,7 @@ def _write(staging: Staging, out: Path, key: dict[str, Any], digests: dict[str, 
         )
     kept = (_index_row(staged, key) for staged in staging.questions(dropped=False))
     write_parquet(out / INDEX, INDEX_SCHEMA, kept, GROUP)
+    write_parquet(out / MEASURED, MEASURED_SCHEMA, measured_rows(staging), 100_000)
     write_parquet(out / DATABASES, DATABASES_SCHEMA, staging.databases(), 10_000)
     marker = {"key": key, "sqlite": sqlite3.sqlite_version, "summary": summary}
     write_whole(out / MARKER, json.dumps(marker | ({FILES: digests} if digests else {}), indent=1) + "\n")

@@ -52,8 +52,10 @@ class Progress:
         return iter(self._bars.track(items, description="reading questions", total=None))
 
     def judging(self, total: int, done: int) -> None:
-        """Start the second bar: ``done`` of ``total`` questions were judged before."""
-        self._judging = self._bars.add_task("running gold queries", total=total, completed=done)
+        """Start the second bar, or set it: ``done`` of ``total`` questions were judged before."""
+        if self._judging is None:
+            self._judging = self._bars.add_task("running gold queries", total=total, completed=done)
+        self._bars.update(self._judging, total=total, completed=done)
 
     def advance(self, questions: int) -> None:
         """Count questions that were judged."""
@@ -108,6 +110,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, int]]:
     """The summary as (label, count), in the order in which it is shown."""
     return [
         ("read", summary["read"]),
+        *([("  not drawn by the run, so not executed", summary["not_drawn"])] if summary.get("not_drawn") else []),
         ("kept", summary["kept"]),
         *((f"  dropped: {reason}", n) for reason, n in summary["dropped"].items()),
         ("  kept with an empty gold result", summary["empty_gold"]),

@@ -4,6 +4,8 @@
                            n_rows, unstable, corpus, copies (seeds of the question's counter-databases),
                            luck (share of wrong mutants that are taken for right, with 0, 1 ... copies)
     DIR/databases.parquet  a row a database: db_id, tables, foreign_keys, rows, bytes
+    DIR/measured.parquet   a row for every question that was read and could be asked, in the order of the source: length
+                           of its masked gold SQL, difficulty, row in the index (-1: dropped, or never drawn)
     DIR/databases/         the SQLite files
     DIR/dropped.jsonl      what was left out, and why
     DIR/prepared.json      what it was made from and the summary; written last, so that it marks a complete folder
@@ -25,11 +27,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqale_grpo.corpus.draws import Measured, luck_with
 from sqale_grpo.corpus.files import file_name
 from sqale_grpo.corpus.question import CorpusError, Question
 from sqale_grpo.env.files import whole_file
 
 INDEX, DATABASES, DROPPED, MARKER = "index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json"
+MEASURED = "measured.parquet"
 GROUP = 256  # questions a row group: one is decoded in about a millisecond
 
 INDEX_SCHEMA = pa.schema(
@@ -57,6 +61,7 @@ DATABASES_SCHEMA = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
+MEASURED_SCHEMA = pa.schema([("length", pa.int32()), ("difficulty", pa.string()), ("row", pa.int32())])
 
 
 class PreparedCorpus:
@@ -67,6 +72,8 @@ class PreparedCorpus:
         self.name: str = marker["key"]["corpus"]
         self.split: str = marker["key"]["split"]
         self.summary: dict[str, Any] = marker["summary"]
+        self.plan: dict[str, Any] | None = marker["key"].get("draws")  # of the run whose questions alone are here
+        self.source: str = marker["key"].get("source", "")
         try:
             self._file = pq.ParquetFile(directory / INDEX)
         except (OSError, pa.ArrowInvalid) as error:
@@ -119,7 +126,17 @@ class PreparedCorpus:
 
         1 where that is not known: no copy could tell, or the corpus was prepared without them.
         """
-        return [shares[min(copies, len(shares) - 1)] if shares else 1.0 for shares in self.column("luck")]
+        return [luck_with(shares, copies) for shares in self.column("luck")]
+
+    def measured(self) -> Measured:
+        """The lengths of all questions that were read, which the length buckets are made of. Raises CorpusError."""
+        path = self.directory / MEASURED
+        try:
+            table = pq.read_table(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _damaged(path, str(error).split(". ")[0]) from error
+        lengths, difficulties, rows = (table.column(name).to_pylist() for name in MEASURED_SCHEMA.names)
+        return Measured(lengths, difficulties, rows)
 
     def stable_indices(self) -> list[int]:
         """The numbers of the questions that training uses by default: those whose gold result is stable."""

@@ -30,6 +30,8 @@ _JUDGE = (
     " choice = ?"
     " WHERE number = ?"
 )
+NOT_WANTED = 2  # in the column ``judged``, whose 0 is a question that is to be judged
+OF_THE_RECORD = (reasons.NO_PHRASING, reasons.NO_GOLD, reasons.IMPOSSIBLE, reasons.DUPLICATE)
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,16 @@ class Staging:
         """Remember ``value`` under ``name`` until the folder is complete."""
         self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
 
-    def read(self, questions: Iterable[RawQuestion]) -> None:
-        """Store the records of the source, all or (after a kill) none, so that none is there twice."""
+    def read(self, questions: Iterable[RawQuestion], *, ask: bool = True) -> None:
+        """Store the records of the source, all or (after a kill) none, so that none is there twice.
+
+        Without ``ask`` none of them is to be judged until ``want`` names it.
+        """
         self._db.execute("BEGIN")
         self._db.execute("DELETE FROM questions")
         self._db.executemany(
             "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', '[]', 0, 0, '', '{}')",
-            (_row(number, raw) for number, raw in enumerate(questions)),
+            (_row(number, raw, 0 if ask else NOT_WANTED) for number, raw in enumerate(questions)),
         )
         self._db.execute("CREATE INDEX IF NOT EXISTS by_id ON questions (question_id)")
         self._db.execute(
@@ -85,7 +90,7 @@ class Staging:
             " WHERE earlier.question_id = questions.question_id AND earlier.number < questions.number)",
             (reasons.DUPLICATE,),
         )
-        self._db.execute("CREATE INDEX IF NOT EXISTS by_database ON questions (db_id, number)")
+        self._db.execute("CREATE INDEX IF NOT EXISTS still_open ON questions (db_id, number) WHERE judged = 0")
         self._db.execute("INSERT OR REPLACE INTO state VALUES ('read', 'true')")
         self._db.execute("COMMIT")
         self._write_ahead()
@@ -99,6 +104,11 @@ class Staging:
         condition = "WHERE judged = 1" if judged else ""
         return self._db.execute(f"SELECT count(*) FROM questions {condition}").fetchone()[0]
 
+    def progress(self) -> tuple[int, int]:
+        """How many questions are to be judged in all, and how many of them are."""
+        rows = dict(self._db.execute("SELECT judged, count(*) FROM questions GROUP BY 1"))
+        return rows.get(0, 0) + rows.get(1, 0), rows.get(1, 0)
+
     def open_databases(self) -> set[str]:
         """Ids of databases with questions that are not judged yet."""
         return {db_id for (db_id,) in self._db.execute("SELECT DISTINCT db_id FROM questions WHERE judged = 0")}
@@ -107,6 +117,34 @@ class Staging:
         """(number, gold SQL) of the questions of a database that are not judged yet."""
         query = "SELECT number, gold_sql FROM questions WHERE db_id = ? AND judged = 0 ORDER BY number"
         return tuple(self._db.execute(query, (db_id,)))
+
+    def measurable(self) -> Iterator[tuple[int, str, str]]:
+        """(number, gold SQL, difficulty) of every record that could be asked, in the order of the source."""
+        marks = ", ".join("?" * len(OF_THE_RECORD))
+        query = f"SELECT number, gold_sql, difficulty FROM questions WHERE dropped NOT IN ({marks}) ORDER BY number"
+        return self._db.execute(query, OF_THE_RECORD)
+
+    def verdicts(self) -> Iterator[tuple[int, str, str, tuple[float, ...]]]:
+        """(number, why it is dropped, why it is unstable, luck by copies) of every question that is judged."""
+        query = "SELECT number, dropped, unstable, choice FROM questions WHERE judged = 1"
+        return ((number, *why, _choice(choice).luck) for number, *why, choice in self._db.execute(query))
+
+    def want(self, numbers: Iterable[int]) -> None:
+        """Have these questions judged, and no other that is not judged yet."""
+        self._db.execute("BEGIN")
+        self._db.execute("UPDATE questions SET judged = ? WHERE judged = 0", (NOT_WANTED,))
+        query = "UPDATE questions SET judged = 0 WHERE number = ? AND judged = ?"
+        self._db.executemany(query, ((number, NOT_WANTED) for number in numbers))
+        self._db.execute("COMMIT")
+
+    def kept_numbers(self) -> Iterator[int]:
+        """Numbers of the kept questions, in the order of the source."""
+        query = "SELECT number FROM questions WHERE judged = 1 AND dropped = '' ORDER BY number"
+        return (number for (number,) in self._db.execute(query))
+
+    def counted(self) -> set[str]:
+        """Ids of the databases whose figures are known."""
+        return {db_id for (db_id,) in self._db.execute("SELECT db_id FROM databases")}
 
     def keep(self, db_id: str, result: Result) -> None:
         """Store what came of one database, in one transaction."""
@@ -134,7 +172,8 @@ class Staging:
 
     def questions(self, *, dropped: bool) -> Iterator[Staged]:
         """The records that are dropped, or that are kept, with their verdicts, in the order of the source."""
-        query = f"SELECT * FROM questions WHERE dropped {'!=' if dropped else '='} '' ORDER BY number"
+        condition = f"judged = 1 AND dropped {'!=' if dropped else '='} ''"
+        query = f"SELECT * FROM questions WHERE {condition} ORDER BY number"
         for row in self._db.execute(query):
             _, question_id, db_id, phrasings, evidence, gold_sql, difficulty, _, reason, detail, tables, *rest = row
             raw = RawQuestion(question_id, db_id, tuple(json.loads(phrasings)), gold_sql, evidence, difficulty)
@@ -144,10 +183,11 @@ class Staging:
 
     def summary(self) -> dict[str, Any]:
         """Counts: read, kept, dropped by reason, and what is notable about the kept ones."""
-        kept = "FROM questions WHERE dropped = ''"
+        kept = "FROM questions WHERE judged = 1 AND dropped = ''"
         (one,) = self._db.execute(f"SELECT count(*), sum(n_rows = 0), sum(unparsed) {kept}")
         return {
             "read": self.count(),
+            "not_drawn": self._db.execute(f"SELECT count(*) FROM questions WHERE judged = {NOT_WANTED}").fetchone()[0],
             "kept": one[0],
             "databases": len(self.databases()),
             "dropped": self._counts("dropped", "FROM questions WHERE dropped != ''"),
@@ -164,17 +204,25 @@ class Staging:
         """(db_id, tables, foreign keys, rows, bytes) of every database that a kept question asks about."""
         query = (
             "SELECT db_id, tables, foreign_keys, rows, bytes FROM databases"
-            " WHERE db_id IN (SELECT db_id FROM questions WHERE dropped = '') ORDER BY db_id"
+            " WHERE db_id IN (SELECT db_id FROM questions WHERE judged = 1 AND dropped = '') ORDER BY db_id"
         )
         return self._db.execute(query).fetchall()
 
 
-def _row(number: int, raw: RawQuestion) -> tuple:
+def _row(number: int, raw: RawQuestion, judged: int) -> tuple:
     missing = reasons.NO_PHRASING if not raw.phrasings else reasons.NO_GOLD if not raw.gold_sql.strip() else ""
     dropped = raw.dropped or missing
     phrasings = json.dumps([_storable(text) for text in raw.phrasings], ensure_ascii=False)
     texts = map(_storable, (raw.evidence, raw.gold_sql, raw.difficulty))
-    return (number, _storable(raw.question_id), _storable(raw.db_id), phrasings, *texts, bool(dropped), dropped)
+    return (
+        number,
+        _storable(raw.question_id),
+        _storable(raw.db_id),
+        phrasings,
+        *texts,
+        1 if dropped else judged,
+        dropped,
+    )
 
 
 def _judged(number: int, v: Verdict) -> tuple:

@@ -30,7 +30,7 @@ from sqale_grpo.report.databases import Databases
 from sqale_grpo.report.episodes import PackedGroup, choose_groups, pack, pack_groups, read_groups
 from sqale_grpo.report.evaluations import table
 from sqale_grpo.report.folders import EvaluationFolder, ReportError, RunFolder, open_folders
-from sqale_grpo.settings.corpora import gold_limit, split_folder
+from sqale_grpo.settings.corpora import prepared_folder, split_folder
 from sqale_grpo.settings.keys import Config
 
 ASSETS = Path(__file__).parent / "assets"
@@ -163,9 +163,10 @@ def _corpus(folder: RunFolder | EvaluationFolder) -> Path | None:
     if folder.config is None:
         return None
     corpus, config = folder.config.corpus, folder.config
-    seconds = gold_limit(config, corpus.split) if isinstance(config, Config) else config.env.query_seconds
     try:
-        return split_folder(corpus, corpus.split, seconds, config.reward.counter_databases)
+        if isinstance(config, Config):
+            return prepared_folder(config, corpus.split)
+        return split_folder(corpus, corpus.split, config.env.query_seconds, config.reward.counter_databases)
     except UserError:  # a folder of one's own that has moved since: the page does without the schemas
         return None
 

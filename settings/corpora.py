@@ -11,13 +11,18 @@ from sqale_grpo.corpus.preparation import EVALUATION_SECONDS
 from sqale_grpo.corpus.prepared import MARKER
 from sqale_grpo.corpus.sources import check_demo_source, open_source
 from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.draws import draw_plan, drawn_folder
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
 
 
 def prepared_folder(config: Config, split: str) -> Path:
-    """Where a run's split lies."""
-    return split_folder(config.corpus, split, gold_limit(config, split), config.copies(split))
+    """Where a run's split lies: whole, or only what the run draws, where that alone is there."""
+    whole = split_folder(config.corpus, split, gold_limit(config, split), config.copies(split))
+    if split != config.corpus.split or (whole / MARKER).exists():
+        return whole
+    drawn = drawn_folder(whole, config)
+    return drawn if (drawn / MARKER).exists() else whole
 
 
 def gold_limit(config: Config, split: str) -> float:
@@ -39,7 +44,44 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
 
     ConfigError where there is neither a prepared corpus nor a source.
     """
+    folder = prepared_folder(config, split)
+    whole = split_folder(config.corpus, split, gold_limit(config, split), config.copies(split))
+    if folder != whole:
+        return prepare_drawn(config) if config.corpus.source is not None else open_prepared(folder)
+    others = [path for path in whole.parent.glob(f"{whole.name}-drawn-*") if (path / MARKER).exists()]
+    if split == config.corpus.split and others and not (whole / MARKER).exists():
+        if config.corpus.source is not None:
+            return prepare_drawn(config)
+        raise ConfigError(
+            f"{others[0]} holds what another run draws (of another seed, schedule or number of updates): prepare this "
+            "one's with `sqale-grpo corpus prepare --source PATH --for CONFIG...`"
+        )
     return open_split(config.corpus, split, gold_limit(config, split), config.env, config.copies(split))
+
+
+def prepare_drawn(
+    config: Config, source: str | Path | None = None, out: str | Path | None = None, workers: int | None = None
+) -> PreparedCorpus:
+    """Prepare the questions that the run draws, and no others, where the run looks for them (or in ``out``).
+
+    ``source`` stands in for ``corpus.source``, which then need not be given.
+    """
+    corpus, split = config.corpus, config.corpus.split
+    seconds, copies = gold_limit(config, split), config.copies(split)
+    return prepare(
+        corpus.name,
+        source or corpus.source,
+        out or drawn_folder(split_folder(corpus, split, seconds, copies), config),
+        split=split,
+        limit=corpus.limit,
+        workers=workers,
+        seconds=seconds,
+        max_rows=config.env.max_rows,
+        steps=config.env.query_steps,
+        counter_databases=copies,
+        shape=corpus.shape(),
+        draws=draw_plan(config),
+    )
 
 
 def split_folder(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> Path:
@@ -96,6 +138,13 @@ def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig,
         )
     check_prepared(corpus, split, seconds, copies)
     return open_prepared(folder)
+
+
+def check_run_prepared(config: Config) -> None:
+    """ConfigError where a run's questions are neither prepared, whole or as it draws them, nor can be."""
+    split = config.corpus.split
+    if not (prepared_folder(config, split) / MARKER).exists():
+        check_prepared(config.corpus, split, gold_limit(config, split), config.copies(split))
 
 
 def check_prepared(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> None:

@@ -21,14 +21,14 @@ from sqale_grpo.settings.load import flatten, known_keys, load_config
 ROOT = Path(__file__).resolve().parent.parent
 OURS = "sqale_grpo"
 # The folders in the order in which a question flows through them, with the folders that each may import beside itself:
-# env <- sampler, reward <- corpus, curriculum <- settings <- rollout <- what plays, learns, measures and shows.
+# env <- sampler, reward, curriculum <- corpus <- settings <- rollout <- what plays, learns, measures and shows.
 CORE = {"env", "sampler", "reward", "corpus", "curriculum", "settings"}
 FOLDERS: dict[str, set[str]] = {
     "env": set(),
     "sampler": {"env"},
     "reward": {"env"},
-    "corpus": {"env", "sampler", "reward"},
     "curriculum": {"env"},
+    "corpus": {"env", "sampler", "reward", "curriculum"},
     "settings": {"env", "corpus", "curriculum"},
     "rollout": CORE,
     "agent": {"env", "settings", "rollout"},

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
-from sqale_grpo.settings.corpora import check_prepared, gold_limit
+from sqale_grpo.settings.corpora import check_run_prepared
 from sqale_grpo.settings.docs import keys_markdown
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     check_launch(console)
     resolve_policy(config.model.path)
     if config.corpus.source is None:
-        check_prepared(config.corpus, config.corpus.split, gold_limit(config, config.corpus.split))
+        check_run_prepared(config)
     choose_gpu(config, console)
     console.print("loading torch, transformers and trl: some ten seconds", style="dim")
     # Late, so that a plan and every error above come without torch.

@@ -1,6 +1,5 @@
 """An experiment: everything a run needs besides the model, built from its configuration."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
 from sqale_grpo.corpus import PreparedCorpus
-from sqale_grpo.curriculum import Buckets, Curriculum, gate_closed, gate_probability, masked_length
+from sqale_grpo.curriculum import gate_closed, gate_probability
 from sqale_grpo.curriculum.batch_sampler import CurriculumSampler
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
 from sqale_grpo.rollout.group import EpisodeSettings, episode_settings
 from sqale_grpo.rollout.play import TOOL_THREADS, EpisodeJob
+from sqale_grpo.settings.draws import RunDraws
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.sampling import Sampling
 
@@ -31,9 +31,7 @@ class Experiment:
     folder: Path
     corpus: PreparedCorpus
     dataset: Dataset
-    eligible: list[int]
-    buckets: Buckets
-    curriculum: Curriculum
+    draws: RunDraws
     settings: EpisodeSettings
     frame: ChatFrame
     sampling: Sampling
@@ -54,7 +52,7 @@ class Experiment:
 
     def batch(self, update: int) -> list[int]:
         """Indices of the questions of ``update``, one a group; a small bucket may give the same one twice."""
-        return [self.eligible[position] for position in self.curriculum.batch(update)]
+        return self.draws.batch(update)
 
     def job(self, index: int, update: int, candidate: int, repeat: int = 0) -> EpisodeJob:
         """The episode of question ``index`` and ``candidate`` in ``update``, its gate drawn.
@@ -84,7 +82,7 @@ class Experiment:
 
     def bucket_name(self, index: int) -> str:
         """Name of the length bucket of question ``index``."""
-        return self.buckets.names[self.buckets.bucket_of[bisect_left(self.eligible, index)]]
+        return self.draws.bucket_name(index)
 
 
 def make_experiment(
@@ -97,17 +95,12 @@ def make_experiment(
     left_out: frozenset[int] = frozenset(),
 ) -> Experiment:
     """Assemble the parts."""
-    sqls = corpus.gold_sqls()
-    buckets = Buckets.from_lengths([masked_length(sqls[index]) for index in eligible], config.curriculum.percentiles)
-    schedule = config.curriculum.schedule(buckets.shares)
     return Experiment(
         config=config,
         folder=folder,
         corpus=corpus,
         dataset=Dataset.from_dict({"prompt": [str(index) for index in range(len(corpus))]}),
-        eligible=eligible,
-        buckets=buckets,
-        curriculum=Curriculum(buckets, schedule, config.train.questions_per_update, config.seed),
+        draws=RunDraws(config, corpus, eligible),
         settings=episode_settings(config, "sampled"),
         frame=chat_frame(tokenizer, config.model.enable_thinking),
         sampling=config.rollout.sampling(),

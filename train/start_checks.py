@@ -133,10 +133,15 @@ FILE = "inputs.json"
 def input_digests(config: Config, corpus: PreparedCorpus) -> dict[str, str]:
     """Digest of each input's content: every word of the prompts, every row of the prepared corpus' index.
 
-    Rows and not bytes: the same questions, prepared in other steps, may lie in another file.
+    Rows and not bytes: the same questions, prepared in other steps, may lie in another file. Where only what the run
+    draws is prepared, the source counts and not the rows: a run that is extended draws more of it.
     """
     prompts = json.dumps(dataclasses.asdict(read_prompts(config.env.prompts)), sort_keys=True)
     rows = hashlib.blake2b(digest_size=16)
+    if corpus.plan is not None:
+        started = {name: value for name, value in corpus.plan.items() if name != "updates"}
+        rows.update(json.dumps([corpus.source, started], sort_keys=True).encode())
+        return {"prompts": hashlib.blake2b(prompts.encode(), digest_size=16).hexdigest(), "corpus": rows.hexdigest()}
     for batch in pq.ParquetFile(corpus.directory / INDEX).iter_batches(4_096):
         for row in batch.to_pylist():
             rows.update(json.dumps(row, sort_keys=True).encode())

@@ -16,7 +16,7 @@ from sqale_grpo.corpus import prepare
 from tests.conftest import ROOT
 from tests.helpers.corpora import database, json_lines, sqale_folder, sqale_question, sqale_schema
 
-RESULT = ("index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json")
+RESULT = ("index.parquet", "measured.parquet", "databases.parquet", "dropped.jsonl", "prepared.json")
 SLOW = (
     "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {}) SELECT max(x) FROM n, t WHERE t.a = 1"
 )

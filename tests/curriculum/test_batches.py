@@ -107,6 +107,17 @@ def test_an_empty_bucket_leaves_its_share_to_the_others() -> None:
     assert Curriculum(buckets, long_only, 18, 0).mixture(0) == buckets.shares
 
 
+def test_a_question_that_may_not_come_is_passed_over_and_moves_no_other() -> None:
+    """The others keep their order, so a gold query that fails costs the run one question and not all of its draws."""
+    out = {RECIPE.orders[0][3], RECIPE.orders[2][0]}
+    without = Curriculum(BUCKETS, MixtureSchedule(), 18, 42, set(range(4000)) - out)
+    for order, whole in zip(without.orders, RECIPE.orders, strict=True):
+        assert list(order) == [question for question in whole if question not in out]
+    assert without.drawn(1800) == RECIPE.drawn(1800) and sum(RECIPE.drawn(1800)) == 18 * 1800
+    long_gone = Curriculum(BUCKETS, MixtureSchedule(), 18, 42, BUCKETS.members[0])
+    assert long_gone.mixture(1700) == (1.0, 0.0, 0.0, 0.0)
+
+
 def test_a_corpus_smaller_than_a_batch_is_an_error() -> None:
     with pytest.raises(ValueError, match="the corpus has 17 questions, fewer than a batch of 18"):
         Curriculum(Buckets.from_lengths(range(17)), MixtureSchedule())

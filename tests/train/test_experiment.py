@@ -47,7 +47,7 @@ def test_the_episodes_of_all_processes_are_those_of_one(
         [], [f"train.questions_per_update={count}", f"train.candidates={candidates}", "curriculum.gate_updates=9"]
     )
     experiment = make_experiment(config, corpus.directory, corpus, list(range(len(corpus))), tokenizer)
-    batch = [index for index in experiment.curriculum.batch(4) for _ in range(candidates)]
+    batch = [index for index in experiment.batch(4) for _ in range(candidates)]
     share = 144 // processes
     slices = [batch[rank * share : (rank + 1) * share] for rank in range(processes)]
     jobs = [job for rank, indices in enumerate(slices) for job in experiment.jobs(indices, 4, rank)]
