@@ -1,6 +1,5 @@
 """Only what a run draws is executed and built, and its batches are those of the whole corpus."""
 
-import json
 from pathlib import Path
 
 import pytest
