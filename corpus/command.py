@@ -1,11 +1,14 @@
 """``sqale-grpo corpus new FOLDER SOURCE…``, ``check FOLDER``, ``add FOLDER FILE…``: a corpus of one's own.
 
-``prepare --corpus NAME --source PATH --out DIR`` writes what training reads, ``prepare --for CONFIG...`` only what a
-run draws; ``inspect DIR`` prints its figures, and ``score DIR`` how often a wrong query is taken for right.
+``doctor PATH`` says which corpus a folder holds and what is wrong with it. ``prepare --corpus NAME --source PATH --out
+DIR`` writes what training reads, ``prepare --for CONFIG...`` only what a run draws; ``inspect DIR`` prints its figures,
+and ``score DIR`` how often a wrong query is taken for right.
 """
 
 import argparse
+from pathlib import Path
 
+from sqale_grpo.corpus.doctor import examine
 from sqale_grpo.corpus.inspection import print_report
 from sqale_grpo.corpus.own.command import add_parsers
 from sqale_grpo.corpus.preparation import prepare
@@ -15,6 +18,7 @@ from sqale_grpo.corpus.score_report import print_score
 from sqale_grpo.corpus.sources import NAMES
 from sqale_grpo.curriculum import Buckets
 from sqale_grpo.env.limits import Limits
+from sqale_grpo.env.text import harmless
 from sqale_grpo.settings.corpora import prepare_drawn
 from sqale_grpo.settings.load import load_words
 
@@ -61,6 +65,20 @@ def _prepare_drawn(options: argparse.Namespace) -> None:
     print(f"{len(corpus):,} questions that the run draws are ready in {corpus.directory}; {left:,} are not executed")
 
 
+def _doctor(options: argparse.Namespace) -> int:
+    folder = Path(options.folder).expanduser()
+    found = examine(folder)
+    for each in found:
+        print(harmless(f"{each.corpus} {each.split}: {each.title}"))
+        for ill, remedy in each.ills:
+            print(harmless(f"  {ill}\n  -> {remedy}"))
+    for each in found:
+        out = f"data/prepared/{each.corpus}-{each.split}"
+        command = f"sqale-grpo corpus prepare --corpus {each.corpus} --split {each.split} --source {folder} --out {out}"
+        print(harmless(f"next: {command}"))
+    return int(any(each.ills for each in found))
+
+
 def _inspect(options: argparse.Namespace) -> None:
     corpus = open_prepared(options.directory)
     print_report(corpus, _lengths(corpus))
@@ -87,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sqale-grpo corpus", description=(__doc__ or "").replace("``", "`"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_parsers(commands)
+    look = commands.add_parser("doctor", help="say which corpus a folder holds, and what is missing or broken")
+    look.add_argument("folder", metavar="PATH", help="where a corpus was unpacked")
+    look.set_defaults(command=_doctor)
     one = commands.add_parser("prepare", help="write the index and the databases of a corpus, once")
     one.add_argument(
         "--for",
