@@ -14,19 +14,10 @@ from sqale_grpo.corpus import reasons
 from sqale_grpo.corpus.files import Places, candidates, located
 from sqale_grpo.corpus.json_stream import read_json_array
 from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
+from sqale_grpo.reward.ehrsql import CURRENT_TIME, NORMAL_RANGES
 
 SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "test": "test"}
 DATABASES = ("mimic_iii", "eicu")
-CURRENT_TIME = "2105-12-31 23:59:00"
-NORMAL_RANGES = {
-    "temperature": (35.5, 38.1),
-    "sao2": (95.0, 100.0),
-    "heart_rate": (60.0, 100.0),
-    "respiration": (12.0, 18.0),
-    "systolic_bp": (90.0, 120.0),
-    "diastolic_bp": (60.0, 90.0),
-    "mean_bp": (60.0, 110.0),
-}
 _FORMAT = r"(?P<strftime>\bstrftime\s*\(\s*)(?P<format>'[^']*')"
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 _VITAL = rf"\b(?P<vital>{'|'.join(NORMAL_RANGES)})_(?P<end>lower|upper)\b"

@@ -24,6 +24,24 @@ PRAGMAS = frozenset(
         "data_version",
     }
 )
+# Read a property of the file. A policy has no use for them, and a benchmark's script lets an answer ask.
+OF_THE_FILE = frozenset(
+    {
+        "application_id",
+        "collation_list",
+        "compile_options",
+        "encoding",
+        "foreign_key_check",
+        "freelist_count",
+        "function_list",
+        "integrity_check",
+        "page_count",
+        "page_size",
+        "quick_check",
+        "schema_version",
+        "user_version",
+    }
+)
 # load_extension runs code, fts3_tokenizer takes a pointer, rtree* read hand-made blobs, sqlite_log writes to the host's
 # log; the others are in SQLite's shell or common extensions. A new SQLite with more of them needs them here.
 FUNCTIONS = frozenset(
@@ -64,13 +82,15 @@ def authorizer(
     reads: set[str],
     functions: set[str],
     may_format: Callable[[], bool] = lambda: True,
+    may_ask_file: Callable[[], bool] = lambda: False,
 ) -> Callback:
     """The callback for ``Connection.set_authorizer``.
 
     ``names`` are all tables and views of the file, ``modules`` what this SQLite can make virtual tables from.
     Every read adds the table's name to ``reads``; where no column is read (``count(*)``) it is the name as the
     statement spells it, which may be a common table expression's. A refusal adds DENIED. Every call adds the
-    function's name, folded, to ``functions``. ``may_format`` is asked at every call of ``printf`` and ``format``.
+    function's name, folded, to ``functions``. ``may_format`` is asked at every call of ``printf`` and ``format``,
+    ``may_ask_file`` at a PRAGMA of OF_THE_FILE.
     """
     known = TABLES | set(names)
     folded = {fold_name(name) for name in known}
@@ -92,7 +112,8 @@ def authorizer(
             functions.add(name)
             return name not in FUNCTIONS and (name not in FORMATS or may_format())
         if action == PRAGMA:
-            return first.lower() in PRAGMAS
+            name = first.lower()
+            return name in PRAGMAS or (name in OF_THE_FILE and not second and may_ask_file())
         return action in (SELECT, RECURSIVE)
 
     def ask(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:

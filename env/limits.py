@@ -44,7 +44,9 @@ class Query(NamedTuple):
 
     More rows are cut off where ``partial``, else an error. ``cell_chars``: values are cut to what a cell of that size
     shows (0: they are not). ``stored``: the statement is ours and may meet values longer than ``Limits.length``.
-    ``counts``: a failure of it is one of ``env.budget``'s failures in a row.
+    ``counts``: a failure of it is one of ``env.budget``'s failures in a row. ``plain``: it is run as a program does
+    that hands the text to Python's sqlite3 and fetches everything (``env.plain``); what is kept of its rows: ``head``
+    the first ``cap``, ``different`` each different one once.
     """
 
     sql: str | None
@@ -53,6 +55,7 @@ class Query(NamedTuple):
     cell_chars: int = 0
     stored: bool = False
     counts: bool = False
+    plain: Literal["", "head", "different"] = ""
 
 
 class SqlError(Exception):

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqale_grpo.env.authorizer import DENIED, SCHEMA_FUNCTIONS, Callback, authorizer
 from sqale_grpo.env.formats import hold_formats, shows_its_widths
+from sqale_grpo.env.plain import plain_rows
 from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.env.verdict import TOO_LONG, steps_text, timeout_text, verdict
 
@@ -57,6 +58,7 @@ class Connection:
         self.held = held
         self.broken: dict[str, tuple[str, str]] = {}  # virtual tables that cannot be used, and why
         self.sql = ""  # the statement that runs
+        self.plain = False  # is it run as a benchmark's script would?
         self.hides_widths: bool | None = None  # does it, in its calls of printf or format? None: it was not looked at
         self.too_wide: Callable[[], bool] = lambda: False  # was such a call refused?
         self.deadline = self.cpu_deadline = float("inf")
@@ -97,7 +99,7 @@ class Connection:
         if self.held:
             self.too_wide = hold_formats(connection, self.limits["length"])
         names = [name for _, name, _ in stored]
-        self.authorizer = authorizer(names, modules, self.reads, self.functions, self._may_format)
+        self.authorizer = authorizer(names, modules, self.reads, self.functions, self._may_format, lambda: self.plain)
         connection.set_authorizer(self.authorizer)
 
     def _connect_virtual_tables(self, virtual: list[str]) -> None:
@@ -164,26 +166,28 @@ class Connection:
         # A query that is done is late only if it worked so long itself, and did not merely wait for a busy machine.
         self.cpu_deadline = process_time() + self.limits["seconds"]
 
-    def run(self, sql: str, cap: int, partial: bool, cell_chars: int = 0, stored: bool = False) -> Reply:
+    def run(
+        self, sql: str, cap: int, partial: bool, cell_chars: int = 0, stored: bool = False, plain: str = ""
+    ) -> Reply:
         """("", columns, tables, (truncated, chunks of marshalled rows)), or (kind, message, None, None).
 
         More than ``cap`` rows are cut off where ``partial``, else an error. ``cell_chars``: values and headings are
         cut to what a table of such cells shows (0: they are not). ``stored``: the statement is ours and only looks at
-        stored values, which may be longer than the limit for what a query makes.
+        stored values, which may be longer than the limit for what a query makes. ``plain``: as of ``Query``.
         """
         self.reads.clear()
         self.functions.clear()
-        self.sql, self.hides_widths = sql, None
+        self.sql, self.hides_widths, self.plain = sql, None, bool(plain)
         self.start()
         if stored:
             self.sqlite.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_STORED)
         try:
-            return self._run(sql, cap, partial, cell_chars)
+            return self._run_plain(sql, cap, plain) if plain else self._run(sql, cap, partial, cell_chars)
         except Refused as refused:
             return (*refused.args, None, None)
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError) as error:
             if self.hides_widths:
-                return self._run_held(sql, cap, partial, cell_chars)
+                return self._run_held(sql, cap, partial, cell_chars, False, plain)
             return (*self._verdict(error), None, None)
         finally:
             if stored:
@@ -235,6 +239,23 @@ class Connection:
             if single is None:
                 raise
             return self._fetch(single, cap, partial, cell_chars)
+
+    def _run_plain(self, sql: str, cap: int, plain: str) -> Reply:
+        """Every row is fetched and read as text in UTF-8, as Python's sqlite3 does it; what is not fails."""
+        before, self.sqlite.text_factory = self.sqlite.text_factory, str
+        try:
+            with closing(self.sqlite.execute(sql)) as cursor:
+                rows = plain_rows(cursor, cap, plain, self._check_time)
+        finally:
+            self.sqlite.text_factory = before
+        chunk = marshal.dumps(rows)
+        if len(chunk) > self.limits["result_mb"] * 1e6:
+            raise Refused("memory", f"the result is larger than {self.limits['result_mb']:g} MB")
+        return "", (), self._tables_read(), (False, [chunk])
+
+    def _check_time(self) -> None:
+        if monotonic() > self.deadline:
+            raise Refused("timeout", timeout_text(self.limits["seconds"]))
 
     def _fetch(self, sql: str, cap: int, partial: bool, cell_chars: int) -> Reply:
         cursor = self.sqlite.execute(sql)

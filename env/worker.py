@@ -144,7 +144,7 @@ class Holder:
 
     def answer(
         self, key: int, opening: tuple | None, sql: str | None, cap: int, partial: bool, cell_chars: int, stored: bool,
-        *_: object,
+        _counts: bool, plain: str,
     ) -> Reply:  # fmt: skip
         """Run one query of one connection, which is opened for it where it is not."""
         try:
@@ -155,7 +155,7 @@ class Holder:
             self.allow(connection.limits["memory_mb"], opened)
             if sql is None:
                 return catalog_reply(connection) if isinstance(connection, Connection) else connection.catalog()
-            return connection.run(sql, cap, partial, cell_chars, stored)
+            return connection.run(sql, cap, partial, cell_chars, stored, plain)
         except (sqlite3.Error, UnicodeError) as error:  # the file cannot be opened: no database, no right to read it
             return (*verdict(error, 0), None, None)
         except OSError as error:

@@ -10,12 +10,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from sqale_grpo.corpus import PreparedCorpus, Question
-from sqale_grpo.corpus.ehrsql import resolve_placeholders
 from sqale_grpo.env.episode import CallRecord, Episode
 from sqale_grpo.env.limits import SqlError
 from sqale_grpo.env.sandbox import Sandbox
@@ -29,12 +28,8 @@ from sqale_grpo.rollout.group import Group
 from sqale_grpo.rollout.play import EpisodeJob, EpisodeSettings, OpenEpisode, open_episodes, score_episode
 from sqale_grpo.rollout.record import turns_record
 
-# Corpora whose benchmark has a verdict of its own, and what it does to an answer first.
-OFFICIAL: dict[str, tuple[Callable[..., bool], Callable[[str], str]]] = {
-    "bird": (bird_verdict, str),
-    "ehrsql": (ehrsql_verdict, resolve_placeholders),
-}
-OFFICIAL_SECONDS = 30.0  # BIRD's limit a query
+# Corpora whose benchmark has a verdict of its own.
+OFFICIAL: dict[str, Callable[..., bool]] = {"bird": bird_verdict, "ehrsql": ehrsql_verdict}
 
 
 def episode_metrics(question: Question, episode: Episode, evidence: bool) -> dict[str, Any]:
@@ -68,28 +63,17 @@ def opened_all(gold_tables: Iterable[str], opened: Iterable[str]) -> bool:
 def gold_columns(group: Group, answer: str | None, gold_seconds: float) -> dict[str, bool | None]:
     """``gold_empty``: the gold result has no rows; ``official``: the benchmark's verdict, None where it has none.
 
-    For that one the answer may run 30 s, as in BIRD's own evaluation. Raises GoldError as scoring does.
+    That one has the benchmark's own limits of time. Raises GoldError as scoring does.
     """
     question, database = group.question, group.database.path
     gold = gold_result(question.gold_sql, database, group.sandbox, gold_seconds, question.question_id)
-    verdict = None
-    if question.corpus in OFFICIAL:
-        limits = replace(group.sandbox.limits, seconds=OFFICIAL_SECONDS)
-        with Sandbox(database, limits, group.sandbox.pool, immutable=True) as sandbox:
-            verdict = official_verdict(question, database, answer, sandbox, gold_seconds)
+    verdict = official_verdict(question, database, answer, group.sandbox) if question.corpus in OFFICIAL else None
     return {"gold_empty": not gold.result.rows, "official": verdict}
 
 
-def official_verdict(
-    question: Question, database: Path, answer: str | None, sandbox: Sandbox, gold_seconds: float
-) -> bool:
-    """The verdict of the question's own benchmark; KeyError where it has none.
-
-    EHRSQL's evaluation replaces the placeholders of answers too, since its models write them.
-    """
-    verdict, resolve = OFFICIAL[question.corpus]
-    resolved = None if answer is None else resolve(answer)
-    return verdict(question.gold_sql, database, resolved, sandbox, gold_seconds=gold_seconds)
+def official_verdict(question: Question, database: Path, answer: str | None, sandbox: Sandbox) -> bool:
+    """The verdict of the question's own benchmark, run by the sandbox' workers; KeyError where it has none."""
+    return OFFICIAL[question.corpus](question.gold_sql, database, answer, sandbox)
 
 
 def play_chunk(

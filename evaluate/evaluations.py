@@ -152,10 +152,13 @@ def _number(size: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def seeds_of(evaluations: Iterable[Evaluation]) -> list[list[dict[str, Any]]]:
-    """Rows with a stable gold of each finished model, one list a seed: what ``evaluate.metrics`` takes."""
+def seeds_of(evaluations: Iterable[Evaluation], every: bool = False) -> list[list[dict[str, Any]]]:
+    """Rows of each finished model, one list a seed: what ``evaluate.metrics`` takes.
+
+    Those with a stable gold; with ``every`` the others too.
+    """
     models: dict[str, list[dict[str, Any]]] = {}
     for each in evaluations:
         if each.state == "finished":
-            models.setdefault(each.model, []).extend(row for row in each.rows if not row["unstable"])
+            models.setdefault(each.model, []).extend(row for row in each.rows if every or not row["unstable"])
     return [rows for rows in models.values() if rows]

@@ -50,8 +50,8 @@ def figure(
     ``metric`` is a name of ``evaluate.metrics.METRICS``, or ``tflops`` / ``tflops_reprocessed``.
     """
     first = evaluations[0]
-    seeds = of_difficulty(seeds_of(evaluations), difficulty)
     factor, name = tflops_factor(evaluations, metric)
+    seeds = of_difficulty(seeds_of(evaluations, METRICS[name].every), difficulty)
     value = interval = None
     if seeds and factor is not None:
         value, interval = metric_value(seeds, METRICS[name]), metric_interval(seeds, METRICS[name])

@@ -2,7 +2,8 @@
 
 Every metric is a sum over episodes divided by a sum of weights (``METRICS``), so one definition serves a run's summary,
 a table's cell and the mean over seeds. Questions whose gold result is unstable have no right answer to compare with and
-stand apart; an evaluation with questions that failed has no summary until they are played.
+stand apart, except for the benchmark's own verdict, which counts all of its questions; an evaluation with questions
+that failed has no summary until they are played.
 """
 
 from collections import Counter, defaultdict
@@ -19,11 +20,15 @@ TIERS = ("equivalent", "executable", "parsable", "invalid")
 
 @dataclass(frozen=True)
 class Metric:
-    """``part`` and ``weight`` of one row; a ``rate`` lies between 0 and 1 and has an interval that does too."""
+    """``part`` and ``weight`` of one row; a ``rate`` lies between 0 and 1 and has an interval that does too.
+
+    ``every``: over questions with an unstable gold result too.
+    """
 
     part: Callable[[Row], float]
     weight: Callable[[Row], float] = lambda row: 1.0
     rate: bool = False
+    every: bool = False
 
 
 def _column(name: str) -> Callable[[Row], float]:
@@ -41,7 +46,9 @@ def _equals(column: str, value: str) -> Metric:
 METRICS: dict[str, Metric] = {
     **{tier: _equals("tier", tier) for tier in TIERS},
     "robust": Metric(lambda row: bool(row["robust"]), lambda row: row["robust"] is not None, rate=True),
-    "official": Metric(lambda row: bool(row["official"]), lambda row: row["official"] is not None, rate=True),
+    "official": Metric(
+        lambda row: bool(row["official"]), lambda row: row["official"] is not None, rate=True, every=True
+    ),
     "reward": Metric(_column("reward")),
     "table_recall": Metric(_column("recall"), rate=True),
     "literals_seen": _share("literals_seen", "literals"),
@@ -72,7 +79,7 @@ def summarize(rows: Sequence[Row], parameters: float | None = None) -> dict[str,
     is None.
     ValueError where no question with a stable gold result is left.
     """
-    apart, rows = [row for row in rows if row["unstable"]], stable(rows)
+    every, apart, rows = rows, [row for row in rows if row["unstable"]], stable(rows)
     if not rows:
         raise ValueError(f"no episodes to summarise: {len(apart)} questions, all with an unstable gold result")
     groups = by_question(rows)
@@ -84,7 +91,8 @@ def summarize(rows: Sequence[Row], parameters: float | None = None) -> dict[str,
         "gold_empty": {"n": len(by_question(empty)), "equivalent": _equivalent(empty)},
     }
     intervals: dict[str, Interval | None] = {}
-    summary |= _values(METRICS, rows, parameters, intervals)
+    summary |= _values(METRICS, rows, parameters, intervals, every)
+    summary["official_n"] = len(by_question(row for row in every if row["official"] is not None))
     summary["ended_by"] = {name: count / len(rows) for name, count in sorted(Counter(_ended(rows)).items())}
     for name in summary["ended_by"]:
         intervals[f"ended_by/{name}"] = metric_interval([rows], _equals("ended_by", name))
@@ -103,11 +111,16 @@ def summarize(rows: Sequence[Row], parameters: float | None = None) -> dict[str,
 
 
 def _values(
-    metrics: dict[str, Metric], rows: Sequence[Row], parameters: float | None, intervals: dict[str, Interval | None]
+    metrics: dict[str, Metric],
+    rows: Sequence[Row],
+    parameters: float | None,
+    intervals: dict[str, Interval | None],
+    every: Sequence[Row] = (),
 ) -> dict[str, float | None]:
-    """The metrics over ``rows`` and TFLOPs; their intervals go into ``intervals``."""
-    values = {name: metric_value([rows], metric) for name, metric in metrics.items()}
-    intervals |= {name: metric_interval([rows], metric) for name, metric in metrics.items()}
+    """The metrics over ``rows`` and TFLOPs, intervals into ``intervals``; ``every``: rows of those that say so."""
+    of = {name: [every if metric.every else rows] for name, metric in metrics.items()}
+    values = {name: metric_value(of[name], metric) for name, metric in metrics.items()}
+    intervals |= {name: metric_interval(of[name], metric) for name, metric in metrics.items()}
     for name, tokens in TFLOPS.items():
         factor = None if parameters is None else 2 * parameters / 1e12
         value, interval = values[tokens], intervals[tokens]
@@ -226,7 +239,8 @@ def run_difference(before: Sequence[Row], after: Sequence[Row], metric: str = "e
 
     Each question counts once, with the mean over its candidates. ValueError where the two have not the same questions.
     """
-    left, right = by_question(stable(before)), by_question(stable(after))
+    kept = (before, after) if METRICS[metric].every else (stable(before), stable(after))
+    left, right = map(by_question, kept)
     refuse_other_questions(left, right)
     means = [[ratio(metric_parts(side[q], METRICS[metric])) for q in left] for side in (left, right)]
     pairs = [(a, b) for a, b in zip(*means, strict=True) if a is not None and b is not None]

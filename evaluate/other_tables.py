@@ -133,7 +133,7 @@ def difference(before: Sequence[Evaluation], after: Sequence[Evaluation], metric
 
     ValueError where the two did not answer the same questions, or one is not finished.
     """
-    first, second = seeds_of(before), seeds_of(after)
+    first, second = (seeds_of(side, METRICS[metric].every) for side in (before, after))
     for side, seeds in ((before, first), (after, second)):
         if not seeds:
             raise ValueError(f"{side[0].policy} on {side[0].benchmark}, {side[0].schema}: {side[0].state}")

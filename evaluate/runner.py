@@ -28,6 +28,7 @@ from sqale_grpo.evaluate.open_backend import open_backend
 from sqale_grpo.evaluate.place import check_folder
 from sqale_grpo.evaluate.progress import ChunkProgress
 from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records, record_files, write_records
+from sqale_grpo.reward.ehrsql import ABSTAINS, Answered, abstention_scores, as_executed
 from sqale_grpo.rollout.group import episode_settings
 from sqale_grpo.rollout.play import TOOL_THREADS
 from sqale_grpo.settings.check import ConfigError
@@ -232,7 +233,7 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
             "lists them, and no average leaves them out: start the same evaluation again to play them"
         )
     (folder / FAILED).unlink(missing_ok=True)
-    parameters = config.parameters or facts.get("parameters")
+    parameters, rows = config.parameters or facts.get("parameters"), read_records(folder)
     summary = {
         "name": config.name,
         "model": config.model,
@@ -246,9 +247,16 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
         "seed": config.seed,
         "temperature": config.sampling.temperature,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        **summarize(read_records(folder), parameters),
+        **summarize(rows, parameters),
     }
+    if config.corpus.name == "ehrsql":
+        summary["abstention"] = abstention_scores(map(answered, rows))
     _write_json(folder / SUMMARY, summary)
+
+
+def answered(row: dict[str, Any]) -> Answered:
+    """An episode as EHRSQL scores it; what has no gold query is not asked (``corpus.ehrsql``)."""
+    return Answered(True, row["sql"] is None or as_executed(row["sql"]) != ABSTAINS, bool(row["official"]))
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -1,20 +1,29 @@
 """The benchmarks' own verdicts, for figures that can be held against published ones.
 
 Both look at less than ours. BIRD compares sets: neither repeated rows nor their order count. EHRSQL compares the first
-100 rows as Python prints them, in any order: reals must agree to the last digit, and 1 is not 1.0.
+100 rows as Python prints them, in any order: reals must agree to the last digit, and 1 is not 1.0. Both run what they
+are given as Python's sqlite3 takes it (``env.plain``): a blank answer is a query without rows, ``;;`` is an error.
+
+Sources: BIRD's ``evaluation.py`` and mini-dev's ``evaluation_ex.py`` (one judgement), EHRSQL's ``evaluate.py``. Left as
+it is in the sandbox: what would write is wrong here, where a script would run it, and so is what takes more memory
+than ``MEMORY_MB``.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from sqale_grpo.env.sandbox import Sandbox, SqlError
-from sqale_grpo.env.syntax import statements
-from sqale_grpo.reward.score import GOLD_SECONDS, gold_result
+from sqale_grpo.env.budget import Budget
+from sqale_grpo.env.limits import LARGEST, Query
+from sqale_grpo.env.sandbox import Limits, QueryResult, Sandbox, SqlError
+from sqale_grpo.reward.ehrsql import ABSTAINS, as_executed
 
 Row = tuple[Any, ...]
 EHRSQL_ROWS = 100
+BIRD_SECONDS = 30.0  # for the answer and the gold query together
+EHRSQL_SECONDS = 60.0  # for each of the two
+MEMORY_MB = 1024
 
 
 def bird_match(prediction: Sequence[Row], gold: Sequence[Row]) -> bool:
@@ -38,13 +47,22 @@ def bird_verdict(
     prediction: str | None,
     sandbox: Sandbox | None = None,
     *,
-    gold_seconds: float = GOLD_SECONDS,
+    seconds: float = BIRD_SECONDS,
 ) -> bool:
-    """Is the answer right by BIRD's execution accuracy? Arguments and errors as in ``score_candidate``.
+    """Is the answer right by BIRD's execution accuracy? No answer is a blank one there.
 
-    BIRD gives both queries 30 s: pass a sandbox with that limit for its own figure.
+    ``sandbox``: whose workers run it. ``seconds``: for both queries together. An answer, or a gold query, that does not
+    run to its end is wrong. Raises SqlError where the machine failed.
     """
-    return official_verdict(gold_sql, database, prediction, sandbox, gold_seconds, match=bird_match, rows_of=all_rows)
+    budget = Budget(most_failures=1, failures=1, steps=2 * LARGEST, seconds=seconds, size=2 * LARGEST)
+    found = run_plain(database, [prediction or "", gold_sql], "different", sandbox, seconds, budget)
+    return bird_decision(found, budget.seconds)
+
+
+def bird_decision(found: Sequence[QueryResult | SqlError], seconds_left: float) -> bool:
+    """BIRD's verdict on answer and gold query, of which the second did not run after the first failed."""
+    results = [each for each in found if isinstance(each, QueryResult)]
+    return len(results) == 2 and seconds_left >= 0 and bird_match(results[0].rows, results[1].rows)
 
 
 def ehrsql_verdict(
@@ -53,51 +71,45 @@ def ehrsql_verdict(
     prediction: str | None,
     sandbox: Sandbox | None = None,
     *,
-    gold_seconds: float = GOLD_SECONDS,
+    seconds: float = EHRSQL_SECONDS,
 ) -> bool:
-    """Is the answer right by EHRSQL's execution accuracy? Arguments and errors as in ``score_candidate``."""
-    return official_verdict(
-        gold_sql, database, prediction, sandbox, gold_seconds, match=ehrsql_match, rows_of=first_rows
-    )
+    """Is the answer right by EHRSQL's execution accuracy, after its script has rewritten it and the gold query?
+
+    No answer is wrong there, and so is one that abstains: the question has a gold query. ``seconds``: for each of the
+    two. Else as ``bird_verdict``.
+    """
+    queries = [as_executed(text) for text in (prediction, gold_sql) if text is not None]
+    if len(queries) < 2 or ABSTAINS in queries:
+        return False
+    answer, gold = run_plain(database, queries, "head", sandbox, seconds)
+    if isinstance(answer, SqlError) or isinstance(gold, SqlError):
+        return False
+    return ehrsql_match(answer.rows, gold.rows)
 
 
-def official_verdict(
-    gold_sql: str,
+def run_plain(
     database: str | Path,
-    prediction: str | None,
+    queries: Sequence[str],
+    keep: Literal["head", "different"],
     sandbox: Sandbox | None,
-    gold_seconds: float,
-    *,
-    match: Callable[[Sequence[Row], Sequence[Row]], bool],
-    rows_of: Callable[[Sandbox, str], Sequence[Row]],
-) -> bool:
-    """Run both queries and compare them as ``match`` says; an answer that does not run is wrong.
-
-    ``rows_of`` runs the answer and returns as many of its rows as the verdict needs.
-    """
-    with nullcontext(sandbox) if sandbox else Sandbox(database) as box:
-        gold = gold_result(gold_sql, database, box, gold_seconds)
-        try:
-            return prediction is not None and match(rows_of(box, prediction), gold.result.rows)
-        except SqlError:
-            return False
-
-
-def first_rows(sandbox: Sandbox, sql: str) -> Sequence[Row]:
-    """The first 100 rows of a query that may have any number of them."""
-    return sandbox.execute(sql, EHRSQL_ROWS).rows
-
-
-def all_rows(sandbox: Sandbox, sql: str) -> Sequence[Row]:
-    """All rows of a query; of one that has more than the sandbox fetches, its different rows. Raises SqlError.
-
-    The scripts fetch everything, and a set does not count repetitions. More different rows than the sandbox fetches
-    cannot be the gold result's, which was fetched whole.
-    """
-    try:
-        return sandbox.execute(sql).rows
-    except SqlError as error:
-        if error.kind != "rows":
-            raise
-    statement = next(statements(sql)).removesuffix(";")
-    return sandbox.execute(f"SELECT DISTINCT * FROM (\n{statement}\n)").rows
+    seconds: float,
+    budget: Budget | None = None,
+) -> list[QueryResult | SqlError]:
+    """Run queries as a script would, on one fresh connection. Raises SqlError where the machine failed."""
+    # The scripts know no limit but their time: a step is not a second.
+    largest = Limits(
+        seconds=seconds,
+        steps=LARGEST,
+        length=10**9,  # this and the next are SQLite's own
+        like_pattern=50_000,
+        memory_mb=MEMORY_MB,
+        result_mb=MEMORY_MB,
+    )
+    limits = largest if sandbox is None else replace(largest, memory_mb=max(MEMORY_MB, sandbox.limits.memory_mb))
+    pool, immutable = (None, False) if sandbox is None else (sandbox.pool, sandbox.immutable)
+    with Sandbox(database, limits, pool, immutable) as box:
+        found = box.ask([Query(sql, EHRSQL_ROWS, False, counts=True, plain=keep) for sql in queries], budget)
+    for each in found:
+        if isinstance(each, SqlError) and each.kind == "machine":
+            raise each
+    return found

@@ -110,3 +110,11 @@ def test_two_runs_are_compared_question_by_question():
     assert difference == 0.5 and low < 0.5 < high
     with pytest.raises(ValueError, match=r"different questions \(1 of 4 only in the first, 0 of 3 .*, e\.g\. d\)"):
         run_difference(before, after[1:])
+
+
+def test_the_benchmarks_verdict_counts_questions_with_an_unstable_gold_too():
+    rows = [row("a", "equivalent", official=True), row("b", "executable", official=False, unstable="limit_ties")]
+    found = summarize(rows)
+    assert (found["n"], found["equivalent"]) == (1, 1.0)
+    assert (found["official_n"], found["official"], found["intervals"]["official"]) == (2, 0.5, wilson(1, 2))
+    assert run_difference(rows, [row("a", "invalid", official=False), rows[1]], "official")[0] == -0.5

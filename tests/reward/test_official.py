@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError
 from sqale_grpo.reward import bird_match, bird_verdict, compare, ehrsql_match, ehrsql_verdict, score_candidate
+from sqale_grpo.reward.ehrsql import Answered, abstention_scores, as_executed
+from sqale_grpo.reward.official import bird_decision
+from tests.helpers.official import NONE, ONE, PAIRS, SETUP
 from tests.reward.conftest import build, result
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -61,6 +64,7 @@ def test_verdicts_on_queries(shop, shop_file):
     for verdict in (bird_verdict, ehrsql_verdict):
         assert verdict(gold, shop_file, gold)
         assert not verdict(gold, shop_file, None, shop)
+        assert not verdict("SELECT nothing", shop_file, gold, shop)
         assert not verdict(gold, shop_file, "SELECT nothing FROM customer", shop)
 
 
@@ -85,3 +89,60 @@ def test_the_figures_of_the_documentation(tmp_path):
     for match, name in ((bird_match, "BIRD's (sets)"), (ehrsql_match, "EHRSQL's"), (hashed, "a multiset by hashing")):
         wrong = Counter(match(rows, gold) for rows, gold, same in results if match(rows, gold) != same)
         assert re.search(rf"^\| {re.escape(name)}[^|]* \| {wrong[True]} \| {wrong[False]} \|$", page, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def odd_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("odd") / "odd.sqlite", SETUP)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=[pair.why for pair in PAIRS])
+def test_hard_pairs_have_the_verdicts_of_the_benchmarks_scripts(odd_file, pair):
+    assert bird_verdict(pair.gold, odd_file, pair.answer) is pair.bird
+    assert ehrsql_verdict(pair.gold, odd_file, pair.answer) is pair.ehrsql
+
+
+def test_what_would_write_is_wrong_and_changes_nothing(odd_file):
+    before = odd_file.read_bytes()
+    for answer in ("DELETE FROM prescriptions", "PRAGMA user_version = 3", "DROP TABLE latin"):
+        assert not bird_verdict(NONE, odd_file, answer)
+        assert not ehrsql_verdict(NONE, odd_file, answer)
+    assert odd_file.read_bytes() == before
+
+
+def test_bird_gives_both_queries_one_time():
+    one = result([(1,)])
+    assert bird_decision([one, one], 0.0)
+    assert not bird_decision([one, one], -0.001)
+    assert not bird_decision([one], 20.0) and not bird_decision([one, SqlError("timeout", "too long")], 20.0)
+
+
+def test_an_answer_without_end_is_wrong_when_its_time_is_over(odd_file):
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    for verdict in (bird_verdict, ehrsql_verdict):
+        assert not verdict(ONE, odd_file, endless, seconds=0.05)
+        assert not verdict(endless, odd_file, ONE, seconds=0.05)
+
+
+@pytest.mark.parametrize(
+    ("query", "executed"),
+    [
+        ("SELECT my_Current_Time", "select my_'2105-12-31 23:59:00'"),
+        ("a > heart_rate_lower AND a < heart_rate_upper", "a > 60.0 and a < 100.0"),
+        ("a > pulse_lower and a < pulse_upper", "a > pulse_lower and a < pulse_upper"),
+        ("a>sao2_lower and a < sao2_upper", "a>sao2_lower and a < sao2_upper"),
+        ("a = '' and b < = 'NOW' and '%Y%j'", "a = ' and b <= '2105-12-31 23:59:00' and '%Y%J'"),
+    ],
+)
+def test_ehrsqls_script_rewrites_text_and_knows_no_quotes(query, executed):
+    assert as_executed(query) == executed
+
+
+def test_abstaining_is_scored_as_ehrsql_publishes_it():
+    right, wrong, silent = Answered(True, True, True), Answered(True, True, False), Answered(True, False, False)
+    impossible, guessed = Answered(False, False, False), Answered(False, True, False)
+    scores = abstention_scores([right, right, wrong, silent, impossible, guessed])
+    # Four were answered, three of them answerable, two of them right; four could be answered.
+    assert scores["precision_ans"] == scores["recall_ans"] == scores["f1_ans"] == 0.75
+    assert scores["precision_exec"] == scores["recall_exec"] == scores["f1_exec"] == 0.5
+    assert set(abstention_scores([impossible]).values()) == {0.0}
