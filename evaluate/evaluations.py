@@ -6,13 +6,14 @@ the policy; several evaluations of one model are read as one.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from sqale_grpo.evaluate.identity import IDENTITY, different_keys, of_config, told
 from sqale_grpo.evaluate.published import published_name
 from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records
 from sqale_grpo.settings.check import ConfigError
@@ -28,7 +29,8 @@ class Evaluation:
 
     ``benchmark`` and ``schema`` say what was asked (``schema``: gold, distractors:N, full, sampled); ``failed``
     questions got no answer, for a failure that was not the policy's: such an evaluation is not finished. ``state`` is
-    ``finished``, ``unfinished`` or ``failed``: only the first is ever averaged.
+    ``finished``, ``unfinished`` or ``failed``: only the first is ever averaged. ``identity``: all that decides its
+    figures beside the policy (``evaluate.identity``).
     """
 
     policy: str
@@ -41,6 +43,7 @@ class Evaluation:
     state: str = "finished"
     name: str = ""
     published: str | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def failed_run(policy: str, model: str, benchmark: str, schema: str) -> Evaluation:
@@ -99,6 +102,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         failed=len(read_json(folder / FAILED) or ()),
         state="finished" if summary else "unfinished",
         name=folder.name,
+        identity=read_json(folder / IDENTITY) or of_config(config),
         published=published_name(model) if config.get("backend") in ("transformers", "vllm", "openai") else None,
     )
 
@@ -155,10 +159,25 @@ def _number(size: str) -> int:
 def seeds_of(evaluations: Iterable[Evaluation], every: bool = False) -> list[list[dict[str, Any]]]:
     """Rows of each finished model, one list a seed: what ``evaluate.metrics`` takes.
 
-    Those with a stable gold; with ``every`` the others too.
+    Those with a stable gold; with ``every`` the others too. ConfigError where they are not one measurement.
     """
+    evaluations = [each for each in evaluations if each.state == "finished"]
+    refuse_mixed(evaluations)
     models: dict[str, list[dict[str, Any]]] = {}
     for each in evaluations:
-        if each.state == "finished":
-            models.setdefault(each.model, []).extend(row for row in each.rows if every or not row["unstable"])
+        models.setdefault(each.model, []).extend(row for row in each.rows if every or not row["unstable"])
     return [rows for rows in models.values() if rows]
+
+
+def refuse_mixed(evaluations: Sequence[Evaluation]) -> None:
+    """ConfigError where evaluations that a figure would average are not one measurement; it names the keys."""
+    for each in evaluations[1:]:
+        first = evaluations[0]
+        names = different_keys(first.identity, each.identity)
+        if names:
+            which = f"{first.name or first.model} and {each.name or each.model}"
+            raise ConfigError(
+                f"{which} would be one figure of {each.policy} on {each.benchmark} ({each.schema}), and are not one "
+                f"measurement: {told([first.identity, each.identity], names)}. Give one of them group=... or "
+                "benchmark=... of its own, or name only one of the two folders"
+            )

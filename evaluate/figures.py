@@ -2,21 +2,26 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqale_grpo.evaluate.evaluations import Evaluation, seeds_of
+from sqale_grpo.evaluate.identity import MARKED_SHARE, digest_of_all, missing
 from sqale_grpo.evaluate.intervals import Interval
 from sqale_grpo.evaluate.metrics import METRICS, TFLOPS, Row, metric_interval, metric_value
 
 PERCENT = 100.0
 NOTHING = "–"
 INCOMPLETE = "†"
+PART_OF_BENCHMARK = "§"
 
 
 @dataclass(frozen=True)
 class Figure:
     """One number of a table: the mean over ``seeds`` policies on ``n`` different questions, with its 95% interval.
 
-    ``missing``: states of the evaluations that belong here and are not finished; they are in no mean.
+    ``missing``: states of the evaluations that belong here and are not finished; they are in no mean. ``identity``: the
+    digest of all that decides the number beside the policy. ``left_out``: the share of the benchmark's questions that
+    cannot be asked, ``why`` in words.
     """
 
     policy: str
@@ -31,15 +36,26 @@ class Figure:
     seeds: int = 0
     missing: tuple[str, ...] = ()
     published: float | None = None
+    identity: str = ""
+    left_out: float = 0.0
+    why: str = ""
+
+    @property
+    def of_part(self) -> bool:
+        """Is so much of the benchmark missing that the number is not the benchmark's?"""
+        return self.left_out > MARKED_SHARE
 
     def text(self, scale: float = PERCENT, form: str = ".1f", beside: str = "") -> str:
-        """``66.3 [60.8, 71.4]``, by default in percent, ``beside`` between the two; † where evaluations are missing."""
+        """``66.3 [60.8, 71.4]``, by default in percent, ``beside`` between the two; † where evaluations are missing,
+        § where questions of the benchmark are.
+        """
         if self.value is None:
             return " ".join(sorted(set(self.missing))) or NOTHING
         parts = [f"{self.value * scale:{form}}", beside]
         if self.low is not None and self.high is not None:
             parts.append(f"[{self.low * scale:{form}}, {self.high * scale:{form}}]")
-        return " ".join(filter(None, parts)) + (INCOMPLETE if self.missing else "")
+        marks = (INCOMPLETE if self.missing else "") + (PART_OF_BENCHMARK if self.of_part else "")
+        return " ".join(filter(None, parts)) + marks
 
 
 def figure(
@@ -69,7 +85,16 @@ def figure(
         seeds=len(seeds),
         missing=tuple(each.state for each in evaluations if each.state != "finished"),
         published=published,
+        **identity_fields(evaluations),
     )
+
+
+def identity_fields(evaluations: Iterable[Evaluation]) -> dict[str, Any]:
+    """What a figure over the finished ones of ``evaluations`` says of its identity."""
+    identities = [each.identity for each in evaluations if each.state == "finished"]
+    shares = [missing(each.get("left_out") or {}) for each in identities]
+    left_out, why = max(shares, default=(0.0, ""))
+    return {"identity": digest_of_all(identities), "left_out": left_out, "why": why}
 
 
 def of_difficulty(seeds: Iterable[list[Row]], difficulty: str) -> list[list[Row]]:

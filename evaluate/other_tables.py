@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, seeds_of, sizes
-from sqale_grpo.evaluate.figures import NOTHING, Figure, figure
+from sqale_grpo.evaluate.figures import NOTHING, PART_OF_BENCHMARK, Figure, figure, identity_fields
+from sqale_grpo.evaluate.identity import MARKED_SHARE, different_keys, told
 from sqale_grpo.evaluate.intervals import Interval, Part, ratio, seeds_difference
 from sqale_grpo.evaluate.metrics import (
     METRICS,
@@ -47,6 +48,8 @@ def runs_table(evaluations: Sequence[Evaluation]) -> Table:
         "failed",
         "unstable gold",
         "empty gold",
+        "not asked",
+        "identity",
     ]
     table = Table("runs", "Evaluations", head)
     for each in evaluations:
@@ -55,7 +58,9 @@ def runs_table(evaluations: Sequence[Evaluation]) -> Table:
         empty = by_question([row for row in rows if row["gold_empty"]])
         counts = [len(by_question(rows)), each.failed, apart, len(empty)]
         names = [each.name or each.model, each.policy, benchmark_name(each.benchmark), each.schema, each.state]
-        table.add(names, map(str, counts))
+        about = identity_fields([each])
+        mark = PART_OF_BENCHMARK if about["left_out"] > MARKED_SHARE else ""
+        table.add(names, [*map(str, counts), about["why"] + mark or NOTHING, about["identity"] or NOTHING])
     return table
 
 
@@ -89,27 +94,28 @@ def behaviour_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table:
 
 def candidates_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table | None:
     """pass@k and majority@k, of policies that played several candidates a question; None where none did."""
-    found: list[tuple[list[str], Evaluation, dict[str, list[list[Part]]]]] = []
+    found: list[tuple[list[str], list[Evaluation], dict[str, list[list[Part]]]]] = []
     for labels, here in by_policy_and_size(select(evaluations, benchmark=benchmark)):
         seeds = [by_question(rows) for rows in seeds_of(here)]
         k = min((len(rows) for groups in seeds for rows in groups.values()), default=1)
         if k > 1:
             each_seed = [several_candidates(groups, k) for groups in seeds]
-            found.append((labels, here[0], {name: [parts[name] for parts in each_seed] for name in each_seed[0]}))
+            found.append((labels, here, {name: [parts[name] for parts in each_seed] for name in each_seed[0]}))
     if not found:
         return None
     names = list(dict.fromkeys(name for _, _, parts in found for name in parts))
     title = f"{benchmark_name(benchmark)}: several candidates a question, %"
     table = Table(f"candidates_{benchmark}", title, ["Policy", "Tables", *names])
-    for labels, first, parts in found:
-        figures = {name: _parts_figure(first, name, parts[name]) for name in names if name in parts}
+    for labels, here, parts in found:
+        figures = {name: _parts_figure(here, name, parts[name]) for name in names if name in parts}
         table.add(labels, (figures[name].text() if name in figures else NOTHING for name in names))
         table.figures += figures.values()
     return table
 
 
-def _parts_figure(first: Evaluation, name: str, seeds: Sequence[list[Part]]) -> Figure:
+def _parts_figure(here: Sequence[Evaluation], name: str, seeds: Sequence[list[Part]]) -> Figure:
     """The mean over seeds of a metric that is given by its parts."""
+    first = here[0]
     values = [value for value in map(ratio, seeds) if value is not None]
     interval = rate_interval(seeds)
     low, high = interval or (None, None)
@@ -125,6 +131,7 @@ def _parts_figure(first: Evaluation, name: str, seeds: Sequence[list[Part]]) -> 
         high=high,
         n=len(questions),
         seeds=len(seeds),
+        **identity_fields(here),
     )
 
 
@@ -162,6 +169,7 @@ def difference(before: Sequence[Evaluation], after: Sequence[Evaluation], metric
         n=len(questions),
         seeds=min(len(first), len(second)),
         missing=missing,
+        **identity_fields([*before, *after]),
     )
 
 
@@ -194,6 +202,10 @@ def _add_difference(table: Table, before: Sequence[Evaluation], after: Sequence[
         table.add([label, *where], [NOTHING, NOTHING])
         table.notes.append(f"{label}, {', '.join(where)}: {error}.")
         return
+    names = different_keys(before[0].identity, after[0].identity)
+    if names:
+        asked = told([before[0].identity, after[0].identity], names)
+        table.notes.append(f"{label}, {', '.join(where)}: not measured alike: {asked}.")
     for each in found:
         name = label if each.metric == "equivalent" else f"{label}, {each.metric}"
         table.add([name, *where], [each.text(), str(each.n)])

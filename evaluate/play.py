@@ -11,6 +11,7 @@ from rich.console import Console
 
 from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
+from sqale_grpo.evaluate.identity import MARKED_SHARE, digest, missing, read_identity
 from sqale_grpo.evaluate.place import check_folder, finished
 from sqale_grpo.rollout.policy_path import DEMO, resolve_policy
 from sqale_grpo.settings.check import ConfigError
@@ -28,6 +29,7 @@ from sqale_grpo.settings.files import is_file, read_prompts
 from sqale_grpo.settings.load import to_yaml
 from sqale_grpo.settings.of_run import as_trained
 from sqale_grpo.settings.run_folder import CONFIG
+from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
 
 MODELS = ("transformers", "vllm", "openai")
 
@@ -45,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     read_prompts(config.env.prompts)
     if not options.dry_run:
-        check_prepared(config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases)
+        check_prepared(*_split(config))
     config = with_names(config, resolve_model(config))
     folder = evaluation_folder(config)
     check_folder(config, folder)
@@ -62,12 +64,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 def next_lines(config: EvaluationConfig, folder: Path) -> list[str]:
     """Where the evaluation lies, and what people do next."""
-    lines = [f"the evaluation lies in {folder}", f"its tables: sqale-grpo evaluate tables {folder}"]
+    lines = [
+        *identity_lines(folder),
+        f"the evaluation lies in {folder}",
+        f"its tables: sqale-grpo evaluate tables {folder}",
+    ]
     run = folder.parent.parent
     if folder.parent.name == EVALUATIONS and (run / CONFIG).is_file():
         lines.append(f"the run's page, with this evaluation: sqale-grpo report {run}")
     if config.backend in MODELS:
         lines.append(f"one episode: sqale-grpo evaluate replay {folder}")
+    return lines
+
+
+def identity_lines(folder: Path) -> list[str]:
+    """The identity of its figures, and what is missing of the benchmark."""
+    about = read_identity(folder)
+    if about is None:
+        return []
+    share, why = missing(about["left_out"])
+    lines = [f"identity of its figures: {digest(about)}"]
+    if share > MARKED_SHARE:
+        lines.append(f"{share:.1%} of the benchmark's questions are missing, and tables say so: {why}")
     return lines
 
 
@@ -85,7 +103,7 @@ def resolve_model(config: EvaluationConfig) -> str:
 
 def plan_text(config: EvaluationConfig, folder: Path) -> str:
     """What the evaluation would do, in lines."""
-    place = split_folder(config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases)
+    place = split_folder(*_split(config))
     questions = config.questions
     if (place / MARKER).exists():
         prepared = len(open_prepared(place))
@@ -94,9 +112,7 @@ def plan_text(config: EvaluationConfig, folder: Path) -> str:
     elif config.corpus.source is not None or config.corpus.name == DEMO:
         corpus = f"{place} is not there yet; it is prepared from {config.corpus.source or 'the generator'}"
     else:
-        command = split_command(
-            config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases
-        )
+        command = split_command(*_split(config))
         corpus = f"{place} is not there yet; prepare it first:\n  {command}"
     episodes = questions * config.candidates
     most = episodes * config.sampling.max_episode_tokens
@@ -110,6 +126,11 @@ def plan_text(config: EvaluationConfig, folder: Path) -> str:
             f"folder: {folder} ({state})",
         )
     )
+
+
+def _split(config: EvaluationConfig) -> tuple[CorpusConfig, str, float, int, EnvConfig]:
+    """What names the prepared folder of an evaluation."""
+    return config.corpus, config.corpus.split, config.env.query_seconds, config.reward.counter_databases, config.env
 
 
 def _parser() -> argparse.ArgumentParser:

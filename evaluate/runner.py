@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from sqale_grpo.corpus import PreparedCorpus
-from sqale_grpo.env.chance import rng
+from sqale_grpo.env.chance import key_int
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.files import hold_folder, write_whole
 from sqale_grpo.evaluate.backend import Backend
 from sqale_grpo.evaluate.chunk import play_chunk
+from sqale_grpo.evaluate.identity import IDENTITY, different_keys, digest, identity, missing, read_identity, told
 from sqale_grpo.evaluate.metrics import summarize
 from sqale_grpo.evaluate.open_backend import open_backend
 from sqale_grpo.evaluate.place import check_folder
@@ -119,10 +120,14 @@ def _held(folder: Path, share: Share) -> AbstractContextManager[Any]:
 def choose_questions(corpus: PreparedCorpus, count: int, seed: int, difficulties: Sequence[str] = ()) -> list[int]:
     """Numbers, rising, of ``count`` questions drawn without repetition; the same seed gives the same for every model.
 
-    A corpus with fewer gives all of them. ``difficulties``: draw from these bands alone; ConfigError where none is.
+    Those come first whose key of seed and ``question_id`` is lowest: a question that is missing on one machine changes
+    one of them. A corpus with fewer gives all. ``difficulties``: draw from these bands alone; ConfigError where none
+    is.
     """
     able = range(len(corpus)) if not difficulties else _of_bands(corpus, difficulties)
-    return sorted(rng("evaluation questions", seed).sample(able, min(count, len(able))))
+    names = corpus.column("question_id")
+    drawn = sorted(able, key=lambda index: (key_int("evaluation questions", seed, names[index]), index))
+    return sorted(drawn[:count])
 
 
 def _of_bands(corpus: PreparedCorpus, difficulties: Sequence[str]) -> list[int]:
@@ -157,6 +162,7 @@ def _play_missing(
     try:
         if share.rank == 0:
             _note_backend(folder, backend.facts)
+            _note_identity(folder, identity(config, corpus, chosen, backend.facts))
         if not missing:
             return backend.facts, failed
         settings = episode_settings(config, config.schema)
@@ -223,6 +229,18 @@ def _note_backend(folder: Path, facts: dict[str, Any]) -> None:
             )
 
 
+def _note_identity(folder: Path, now: dict[str, Any]) -> None:
+    """Keep what decides the figures; ConfigError where episodes are there that were played under another identity."""
+    before = read_identity(folder)
+    names = different_keys(before, now) if before is not None and record_files(folder) else []
+    if before is not None and names:
+        raise ConfigError(
+            f"{folder} was begun as another measurement: {told([before, now], names)}; its episodes would not be "
+            "alike: set another name=..."
+        )
+    _write_json(folder / IDENTITY, now)
+
+
 def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], failed: dict[int, str]) -> None:
     """Write the summary, or what failed."""
     if failed:
@@ -233,6 +251,8 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
             "lists them, and no average leaves them out: start the same evaluation again to play them"
         )
     (folder / FAILED).unlink(missing_ok=True)
+    about = read_identity(folder)
+    assert about is not None, "written before the first question was played"
     parameters, rows = config.parameters or facts.get("parameters"), read_records(folder)
     summary = {
         "name": config.name,
@@ -246,6 +266,9 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
         "schema": config.schema,
         "seed": config.seed,
         "temperature": config.sampling.temperature,
+        "identity": digest(about),
+        "left_out": about["left_out"],
+        "missing_share": missing(about["left_out"])[0],
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         **summarize(rows, parameters),
     }

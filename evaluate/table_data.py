@@ -18,7 +18,7 @@ from sqale_grpo.env.markdown import markdown_table
 from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate import published
 from sqale_grpo.evaluate.evaluations import Evaluation, policies, sizes
-from sqale_grpo.evaluate.figures import NOTHING, Figure, figure
+from sqale_grpo.evaluate.figures import NOTHING, PART_OF_BENCHMARK, Figure, figure
 
 
 @dataclass
@@ -47,7 +47,11 @@ class Table:
             markdown_table(self.head, self.rows, names=self.labels),
             "",
         ]
-        return "\n".join([*lines, *(f"{note}\n" for note in self.notes)])
+        return "\n".join([*lines, *(f"{note}\n" for note in self.all_notes())])
+
+    def all_notes(self) -> list[str]:
+        """The notes, and those on the identity of the figures."""
+        return [*self.notes, *identity_notes(self.figures)]
 
     def rich(self) -> RichTable:
         """For a terminal. Names come from files: they are text, never markup, nor anything that a terminal obeys."""
@@ -57,7 +61,8 @@ class Table:
             table.add_column(_text(name), justify="left" if number < self.labels else "right", overflow="fold")
         for row in self.rows:
             table.add_row(*map(_text, row))
-        table.caption = _text("\n".join(self.notes)) if self.notes else None
+        notes = self.all_notes()
+        table.caption = _text("\n".join(notes)) if notes else None
         return table
 
     def csv(self) -> str:
@@ -71,6 +76,22 @@ class Table:
         for each in self.figures:
             writer.writerow({**asdict(each), "missing": " ".join(each.missing)})
         return out.getvalue()
+
+
+def identity_notes(figures: Sequence[Figure]) -> list[str]:
+    """Which measurement each figure is, and of which benchmark too many questions are missing."""
+    where: dict[str, dict[str, None]] = {}
+    for each in figures:
+        if each.identity:
+            place = f"{each.policy} on {benchmark_name(each.benchmark)}, {size_name(each.schema).lower()}"
+            where.setdefault(each.identity, {})[place] = None
+    if len(where) == 1:
+        notes = [f"Identity of every figure: {next(iter(where))}."]
+    else:
+        told = (f"{'; '.join(places)}: {identity}" for identity, places in where.items())
+        notes = [f"Identities: {'. '.join(told)}."] if where else []
+    parts = {f"{benchmark_name(each.benchmark)}, {each.why}": None for each in figures if each.of_part}
+    return [*notes, *(f"{PART_OF_BENCHMARK}: questions of the benchmark are missing ({part})." for part in parts)]
 
 
 def _text(cell: str) -> Text:

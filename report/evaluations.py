@@ -17,6 +17,7 @@ ABOUT = {
     "seed": "seed",
     "n": "questions",
     "candidates": "episodes a question",
+    "identity": "identity",
     "date": "date",
 }
 METRICS = {

@@ -166,7 +166,7 @@ def _corpus(folder: RunFolder | EvaluationFolder) -> Path | None:
     try:
         if isinstance(config, Config):
             return prepared_folder(config, corpus.split)
-        return split_folder(corpus, corpus.split, config.env.query_seconds, config.reward.counter_databases)
+        return split_folder(corpus, corpus.split, config.env.query_seconds, config.reward.counter_databases, config.env)
     except UserError:  # a folder of one's own that has moved since: the page does without the schemas
         return None
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 from sqale_grpo.corpus import PreparedCorpus, open_prepared, prepare
 from sqale_grpo.corpus.demo import DemoShape
@@ -10,6 +11,7 @@ from sqale_grpo.corpus.files import fingerprint
 from sqale_grpo.corpus.preparation import EVALUATION_SECONDS
 from sqale_grpo.corpus.prepared import MARKER
 from sqale_grpo.corpus.sources import check_demo_source, open_source
+from sqale_grpo.env.limits import Limits
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.draws import draw_plan, drawn_folder
 from sqale_grpo.settings.keys import Config
@@ -18,7 +20,7 @@ from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
 
 def prepared_folder(config: Config, split: str) -> Path:
     """Where a run's split lies: whole, or only what the run draws, where that alone is there."""
-    whole = split_folder(config.corpus, split, gold_limit(config, split), config.copies(split))
+    whole = split_folder(config.corpus, split, gold_limit(config, split), config.copies(split), config.env)
     if split != config.corpus.split or (whole / MARKER).exists():
         return whole
     drawn = drawn_folder(whole, config)
@@ -36,7 +38,7 @@ def gold_limit(config: Config, split: str) -> float:
 
 def prepare_command(config: Config, split: str) -> str:
     """The command that prepares the split where ``open_corpus`` looks for it."""
-    return split_command(config.corpus, split, gold_limit(config, split), config.copies(split))
+    return split_command(config.corpus, split, gold_limit(config, split), config.copies(split), config.env)
 
 
 def open_corpus(config: Config, split: str) -> PreparedCorpus:
@@ -45,7 +47,7 @@ def open_corpus(config: Config, split: str) -> PreparedCorpus:
     ConfigError where there is neither a prepared corpus nor a source.
     """
     folder = prepared_folder(config, split)
-    whole = split_folder(config.corpus, split, gold_limit(config, split), config.copies(split))
+    whole = split_folder(config.corpus, split, gold_limit(config, split), config.copies(split), config.env)
     if folder != whole:
         return prepare_drawn(config) if config.corpus.source is not None else open_prepared(folder)
     others = [path for path in whole.parent.glob(f"{whole.name}-drawn-*") if (path / MARKER).exists()]
@@ -71,7 +73,7 @@ def prepare_drawn(
     return prepare(
         corpus.name,
         source or corpus.source,
-        out or drawn_folder(split_folder(corpus, split, seconds, copies), config),
+        out or drawn_folder(split_folder(corpus, split, seconds, copies, config.env), config),
         split=split,
         limit=corpus.limit,
         workers=workers,
@@ -84,36 +86,64 @@ def prepare_drawn(
     )
 
 
-def split_folder(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> Path:
-    """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit, time limit, demo shape.
+def split_folder(
+    corpus: CorpusConfig, split: str, seconds: float, copies: int = 0, env: EnvConfig | None = None
+) -> Path:
+    """Where a split lies below ``corpus.prepared``: a folder for each source, split, limit on golds and demo shape.
 
-    ``copies``: counter-databases of a question; with them it is another folder. Questions of one's own change many
-    times a day, so their content counts, not the text of the path. Raises CorpusError where their source is not there,
-    and where the demo would be written into somebody's folder.
+    ``copies``: counter-databases of a question; ``env``: what it allows a query, which its golds have too. Each makes
+    another folder, and so does the content of a source that is a folder: an edited or completed one is prepared anew.
+    Raises CorpusError where a source of one's own is not there, and where the demo would be written into somebody's
+    folder.
     """
     suffix = f"-{copies}-copies" if copies else ""
     if corpus.name == "demo" and corpus.source is not None:
         check_demo_source(corpus.source)
-    if corpus.name == "jsonl" and corpus.source is not None:
-        files = open_source("jsonl", corpus.source, split, Path(), 0).files
-        place = str(Path(corpus.source).expanduser().resolve())
-        content = json.dumps([place, corpus.limit, _seconds(corpus, seconds), fingerprint(files)])
-        digest = hashlib.blake2b(content.encode(), digest_size=4).hexdigest()
-        return Path(corpus.prepared) / f"jsonl-{split}-{digest}{suffix}"
     shape = corpus.shape()
     shaped = [] if shape in (None, DemoShape()) else [str(shape)]
+    bounds = _bounds(corpus, env)
     if corpus.source is None and corpus.limit is None and not shaped:
-        return Path(corpus.prepared) / f"{corpus.name}-{split}{suffix}"
-    inputs = json.dumps([corpus.source, corpus.limit, _seconds(corpus, seconds) if corpus.source else None, *shaped])
-    digest = hashlib.blake2b(inputs.encode(), digest_size=4).hexdigest()
+        named = "".join(f"-{value}-{name.removeprefix('max_')}" for name, value in bounds.items())
+        return Path(corpus.prepared) / f"{corpus.name}-{split}{named}{suffix}"
+    content = _content(corpus, split)
+    inputs: list[Any] = [
+        *(content or [corpus.source]),
+        corpus.limit,
+        _seconds(corpus, seconds) if corpus.source else None,
+    ]
+    more = [*shaped, *([bounds] if bounds else [])]
+    digest = hashlib.blake2b(json.dumps([*inputs, *more]).encode(), digest_size=4).hexdigest()
     return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}{suffix}"
 
 
-def split_command(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> str:
+def _content(corpus: CorpusConfig, split: str) -> list[str]:
+    """The place of a source that is a folder and a digest of its files; nothing for any other source."""
+    if corpus.source is None or corpus.name == "demo":
+        return []
+    places = [Path(part).expanduser() for part in corpus.source.split(",")]  # SQaLe's may be two folders
+    if corpus.name != "jsonl" and not all(place.is_dir() for place in places):
+        return []
+    opened = open_source(corpus.name, corpus.source, split, Path(), 0)
+    return [*(str(place.resolve()) for place in places), fingerprint(opened.files, opened.identity)]
+
+
+def _bounds(corpus: CorpusConfig, env: EnvConfig | None) -> dict[str, int]:
+    """What the golds may take where it is not the usual: it decides which are kept. Any is right for the demo."""
+    if env is None or corpus.name == "demo":
+        return {}
+    usual, allowed = Limits(), {"max_rows": env.max_rows, "steps": env.query_steps}
+    differ = {"max_rows": env.max_rows != usual.rows, "steps": env.query_steps != usual.steps}
+    return {name: value for name, value in allowed.items() if differ[name]}
+
+
+def split_command(
+    corpus: CorpusConfig, split: str, seconds: float, copies: int = 0, env: EnvConfig | None = None
+) -> str:
     """The command that prepares the split where ``open_split`` looks for it."""
     more = "" if corpus.limit is None else f" --limit {corpus.limit}"
+    more += "".join(f" --{name.replace('_', '-')} {value}" for name, value in _bounds(corpus, env).items())
     more += f" --counter-databases {copies}" if copies else ""
-    folder = split_folder(corpus, split, seconds, copies)
+    folder = split_folder(corpus, split, seconds, copies, env)
     return f"sqale-grpo corpus prepare --corpus {corpus.name} --source PATH --split {split}{more} --out {folder}"
 
 
@@ -122,7 +152,8 @@ def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig,
 
     ``copies``: counter-databases of a question.
     """
-    folder = split_folder(corpus, split, seconds, copies)
+    folder = split_folder(corpus, split, seconds, copies, env)
+    bounds = _bounds(corpus, env)
     if corpus.name == "demo" or corpus.source is not None:
         return prepare(
             corpus.name,
@@ -131,12 +162,12 @@ def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig,
             split=split,
             limit=corpus.limit,
             seconds=_seconds(corpus, seconds),
-            max_rows=env.max_rows,
-            steps=env.query_steps,
+            max_rows=bounds.get("max_rows"),
+            steps=bounds.get("steps"),
             counter_databases=copies,
             shape=corpus.shape(),
         )
-    check_prepared(corpus, split, seconds, copies)
+    check_prepared(corpus, split, seconds, copies, env)
     return open_prepared(folder)
 
 
@@ -144,15 +175,19 @@ def check_run_prepared(config: Config) -> None:
     """ConfigError where a run's questions are neither prepared, whole or as it draws them, nor can be."""
     split = config.corpus.split
     if not (prepared_folder(config, split) / MARKER).exists():
-        check_prepared(config.corpus, split, gold_limit(config, split), config.copies(split))
+        check_prepared(config.corpus, split, gold_limit(config, split), config.copies(split), config.env)
 
 
-def check_prepared(corpus: CorpusConfig, split: str, seconds: float, copies: int = 0) -> None:
+def check_prepared(
+    corpus: CorpusConfig, split: str, seconds: float, copies: int = 0, env: EnvConfig | None = None
+) -> None:
     """ConfigError where the split is neither prepared nor can be: what takes no time, to be told before what does."""
-    folder = split_folder(corpus, split, seconds, copies)
-    if corpus.name == "demo" or corpus.source is not None or (folder / MARKER).exists():
+    if corpus.name == "demo" or corpus.source is not None:
         return
-    command = split_command(corpus, split, seconds, copies)
+    folder = split_folder(corpus, split, seconds, copies, env)
+    if (folder / MARKER).exists():
+        return
+    command = split_command(corpus, split, seconds, copies, env)
     raise ConfigError(f"{folder} holds no prepared corpus; set corpus.source=PATH, or run `{command}`")
 
 
