@@ -7,7 +7,7 @@ verdict, so the episode's database must still be open.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -18,9 +18,10 @@ from sqale_grpo.corpus import PreparedCorpus, Question
 from sqale_grpo.env.episode import CallRecord, Episode
 from sqale_grpo.env.limits import SqlError
 from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.env.text import fold_name
 from sqale_grpo.evaluate.backend import Backend, Failure
-from sqale_grpo.evaluate.literals import count_literals
+from sqale_grpo.evaluate.literals import Columns, count_literals, no_columns
 from sqale_grpo.evaluate.records import TokenCounts
 from sqale_grpo.reward import GoldError, Outcome, bird_verdict, ehrsql_verdict, regardless_of_copies, with_agreement
 from sqale_grpo.reward.score import gold_result, result_classes
@@ -32,22 +33,35 @@ from sqale_grpo.rollout.record import turns_record
 OFFICIAL: dict[str, Callable[..., bool]] = {"bird": bird_verdict, "ehrsql": ehrsql_verdict}
 
 
-def episode_metrics(question: Question, episode: Episode, evidence: bool) -> dict[str, Any]:
+def episode_metrics(
+    question: Question, episode: Episode, evidence: bool, columns: Columns = no_columns
+) -> dict[str, Any]:
     """Rounds, calls, table recall and literals of a finished episode, by column.
 
-    ``evidence``: the policy was shown the question's evidence, so what that states counts as stated.
+    ``evidence``: the policy was shown the question's evidence, so what that states counts as stated. ``columns``: of
+    the episode's tables.
     """
     assert episode.finished is not None
     calls = [call for turn in episode.turns for call in turn.calls]
     told = f"{question.text}\n{question.evidence}" if evidence else question.text
-    shown = [call.result for call in calls if call.error is None]
+    shown = [(call.tool, call.args, call.result) for call in calls if call.error is None]
     return {
         "rounds": len(episode.turns),
         "calls": len(calls),
         "distinct_calls": len({call_key(call) for call in calls}),
         "recall": opened_all(question.gold_tables, episode.opened_tables),
-        **asdict(count_literals(question.gold_sql, told, shown, episode.finished.sql)),
+        **asdict(count_literals(question.gold_sql, told, shown, episode.finished.sql, columns)),
     }
+
+
+def columns_of(schema: SchemaGraph) -> Columns:
+    """Columns by table or view, however its name is spelled."""
+
+    def columns(name: str) -> Collection[str] | None:
+        found = schema.find(name) or schema.find_view(name)
+        return None if found is None else schema.columns(found)
+
+    return columns
 
 
 def call_key(call: CallRecord) -> tuple[str, str]:
@@ -141,7 +155,11 @@ def _score(each: OpenEpisode, settings: EpisodeSettings) -> tuple[Outcome, dict[
     except SqlError as error:
         return Failure(f"the answer could not be judged: {error}")
     robust = judged.tier == "equivalent" if settings.counter_databases else None
-    columns = {"robust": robust, **columns, **episode_metrics(group.question, episode, settings.evidence)}
+    columns = {
+        "robust": robust,
+        **columns,
+        **episode_metrics(group.question, episode, settings.evidence, columns_of(group.sandbox.schema)),
+    }
     return regardless_of_copies(judged), columns
 
 

@@ -105,12 +105,8 @@ def split_folder(
     if corpus.source is None and corpus.limit is None and not shaped:
         named = "".join(f"-{value}-{name.removeprefix('max_')}" for name, value in bounds.items())
         return Path(corpus.prepared) / f"{corpus.name}-{split}{named}{suffix}"
-    content = _content(corpus, split)
-    inputs: list[Any] = [
-        *(content or [corpus.source]),
-        corpus.limit,
-        _seconds(corpus, seconds) if corpus.source else None,
-    ]
+    where: list[Any] = _content(corpus, split) or [corpus.source]
+    inputs = [*where, corpus.limit, _seconds(corpus, seconds) if corpus.source else None]
     more = [*shaped, *([bounds] if bounds else [])]
     digest = hashlib.blake2b(json.dumps([*inputs, *more]).encode(), digest_size=4).hexdigest()
     return Path(corpus.prepared) / f"{corpus.name}-{split}-{digest}{suffix}"
