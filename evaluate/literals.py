@@ -26,7 +26,10 @@ AROUND = (exp.Paren, exp.Cast, exp.Collate, exp.Lower, exp.Upper, exp.Trim, exp.
 MOMENTS = (exp.Date, exp.TimeToStr, exp.TsOrDsToTimestamp, exp.TsOrDsToDate)
 MOMENT_NAMES = {"date", "time", "datetime", "julianday", "unixepoch"}
 NOW = "now"
-WILDCARDS = {exp.Like: re.compile(r"%+_*|_*%+|^_+|_+$|_{2,}"), exp.Glob: re.compile(r"[*?]+|\[[^\]]*\]")}
+WILDCARDS: dict[type[exp.Expr], re.Pattern[str]] = {
+    exp.Like: re.compile(r"%+_*|_*%+|^_+|_+$|_{2,}"),
+    exp.Glob: re.compile(r"[*?]+|\[[^\]]*\]"),
+}
 AWAY = str.maketrans("%_", "\ue000\ue001")
 BACK = str.maketrans("\ue000\ue001", "%_")
 TABLES = ("run_query", "sample_rows", "distinct_values")  # their results are a heading and cells
@@ -152,7 +155,7 @@ def literals_of_answer(sql: str) -> set[str]:
     return texts | parts
 
 
-def parsed(sql: str) -> exp.Expression | None:
+def parsed(sql: str) -> exp.Expr | None:
     """The query's tree, None where sqlglot cannot read it."""
     try:
         return sqlglot.parse_one(sql, read="sqlite")
@@ -160,7 +163,7 @@ def parsed(sql: str) -> exp.Expression | None:
         return None
 
 
-def texts(tree: exp.Expression, sql: str, columns: Columns) -> Iterator[exp.Expression]:
+def texts(tree: exp.Expr, sql: str, columns: Columns) -> Iterator[exp.Expr]:
     """Nodes of the query's texts, in its order: literals, and names in double quotes that name nothing."""
     quoted = in_double_quotes(sql)
     names = known_names(tree, columns) if quoted else None
@@ -184,7 +187,7 @@ def in_double_quotes(sql: str) -> set[str]:
     }
 
 
-def known_names(tree: exp.Expression, columns: Columns) -> set[str] | None:
+def known_names(tree: exp.Expr, columns: Columns) -> set[str] | None:
     """Names that a column of the query may have, folded; None where a table's columns are not known."""
     own = {fold_name(each.alias) for each in tree.find_all(exp.CTE)}
     names = {fold_name(each.alias) for each in tree.find_all(exp.Alias)}
@@ -200,12 +203,12 @@ def known_names(tree: exp.Expression, columns: Columns) -> set[str] | None:
     return names
 
 
-def text_of(node: exp.Expression) -> str:
+def text_of(node: exp.Expr) -> str:
     """The text that a node of ``texts`` stands for."""
     return node.name
 
 
-def compared_in(node: exp.Expression) -> exp.Expression | None:
+def compared_in(node: exp.Expr) -> exp.Expr | None:
     """The comparison with a column in which a text is the value; None where it is something else.
 
     For ``CASE x WHEN 'a'`` it is the CASE.
@@ -223,7 +226,7 @@ def compared_in(node: exp.Expression) -> exp.Expression | None:
     return above if any(each.find(exp.Column) is not None for each in others) else None
 
 
-def is_moment(node: exp.Expression, above: exp.Expression) -> bool:
+def is_moment(node: exp.Expr, above: exp.Expr) -> bool:
     """Is ``node`` the moment that a date function is given, and not its format or a modifier?"""
     if isinstance(above, MOMENTS):
         return node is above.this
@@ -232,7 +235,7 @@ def is_moment(node: exp.Expression, above: exp.Expression) -> bool:
     return False
 
 
-def values_of(node: exp.Expression) -> Iterator[Literal]:
+def values_of(node: exp.Expr) -> Iterator[Literal]:
     """The values that a text of the query is: itself, the parts of a pattern, or nothing."""
     comparison, text = compared_in(node), text_of(node)
     if comparison is None or (text.lower() == NOW and node.parent is not None and is_moment(node, node.parent)):
@@ -249,7 +252,7 @@ def values_of(node: exp.Expression) -> Iterator[Literal]:
             yield Literal(piece, place > 0, place < len(pieces) - 1, any_case)
 
 
-def unescaped(pattern: str, comparison: exp.Expression) -> str:
+def unescaped(pattern: str, comparison: exp.Expr) -> str:
     """A LIKE pattern without its escape character; wildcards that this takes for signs stand in as others (BACK)."""
     escape = comparison.parent
     if not isinstance(escape, exp.Escape):
@@ -258,7 +261,7 @@ def unescaped(pattern: str, comparison: exp.Expression) -> str:
     return re.sub(f"{character}(.)", lambda match: match[1].translate(AWAY), pattern, flags=re.DOTALL)
 
 
-def folds_case(comparison: exp.Expression) -> bool:
+def folds_case(comparison: exp.Expr) -> bool:
     """Is it made without regard to case, by LOWER, UPPER or NOCASE?"""
     if any(each.name.lower() == "nocase" for each in comparison.find_all(exp.Var)):
         return True
