@@ -45,6 +45,7 @@ EVALUATED = {
     "literals_seen": "Literals seen before the answer",
     "calls": "Tool calls",
 }
+PART = "§"  # marks an evaluation of a part of its benchmark
 CITATION = """\
 @misc{wolff2026sqale,
   title  = {{SQaLe}: A Large Realistic Dataset to Empower Small Specialised Text-to-{SQL} Models},
@@ -169,14 +170,29 @@ def evaluations(run: Path) -> str:
         for file in sorted(run.glob("evaluations/*/summary.json"))
     }
     rows = [
-        [name, _policy(summary["model"]), str(summary.get("n", "–")), *(_rate(summary, metric) for metric in EVALUATED)]
+        [
+            *(name, _policy(summary["model"]), _questions(summary)),
+            *(_rate(summary, metric) for metric in EVALUATED),
+            summary.get("identity", "–"),
+        ]
         for name, summary in found.items()
     ]
     if not rows:
         return ""
-    text = "In brackets: the 95% interval. Every evaluation's questions are chosen by its seed, without a submit gate."
-    table = markdown_table(["Evaluation", "Policy", "Questions", *EVALUATED.values()], rows)
+    text = (
+        "In brackets: the 95% interval. Every evaluation's questions are chosen by its seed, without a submit gate. "
+        "Identity: a digest of all that decides the figures beside the model; equal ones are equal measurements."
+    )
+    if any(PART in row[2] for row in rows):
+        text += f" {PART}: so much of the benchmark's questions could not be asked."
+    table = markdown_table(["Evaluation", "Policy", "Questions", *EVALUATED.values(), "Identity"], rows)
     return f"## Evaluation\n\n{table}\n\n{text}"
+
+
+def _questions(summary: dict[str, Any]) -> str:
+    """How many were asked; of a benchmark of which more than 1% is missing, how much that is."""
+    lost = summary.get("missing_share") or 0.0
+    return str(summary.get("n", "–")) + (f" ({PART} {lost:.1%} missing)" if lost > 0.01 else "")
 
 
 def _rate(summary: dict[str, Any], metric: str) -> str:

@@ -174,3 +174,35 @@ def test_an_evaluation_goes_on_with_the_same_data_only(tmp_path: Path):
     (source / "dev.json").write_text(json.dumps([{**records[0], "question": "How many rows?"}, records[1]]))
     with pytest.raises(ConfigError, match=r"was begun as another measurement: data \(.*set another name"):
         played(evaluation(source), folder)
+
+
+def test_ehrsql_has_its_own_verdict_and_its_scores_with_abstention(tmp_path: Path):
+    source = tmp_path / "ehrsql"
+    script = "CREATE TABLE patients (gender TEXT, dob TEXT); INSERT INTO patients VALUES ('f', '2050-01-01 00:00:00')"
+    database(source / "mimic_iii" / "mimic_iii.sqlite", script)
+    golds = ["select count(*) from patients where gender = 'f'", "select gender from patients where dob < current_time"]
+    golds.append("select gender from patients where gender = 'm'")
+    records = [
+        {
+            "id": f"x{number}",
+            "db_id": "mimic_iii",
+            "question": f"Who? ({number})",
+            "query": gold,
+            "is_impossible": False,
+        }
+        for number, gold in enumerate(golds)
+    ]
+    records.append({"id": "y", "db_id": "mimic_iii", "question": "Why?", "query": "null", "is_impossible": True})
+    (source / "mimic_iii" / "test.json").write_text(json.dumps(records))
+    places = [f"corpus.source={source}", f"corpus.prepared={tmp_path / 'prepared'}", "model=m"]
+    found = {}
+    for backend in ("oracle", "empty", "no_rows"):
+        config = load_evaluation([ROOT / "configs" / "eval" / "ehrsql.yaml"], [*places, f"backend={backend}"])
+        found[backend] = json.loads((played(config, tmp_path / backend) / "summary.json").read_text())
+    assert (found["oracle"]["equivalent"], found["oracle"]["official"], found["oracle"]["official_n"]) == (1.0, 1.0, 3)
+    assert found["oracle"]["abstention"]["f1_exec"] == found["oracle"]["abstention"]["recall_ans"] == 1.0
+    # Without rows the third is right, and a blank answer is a query without rows there; here it is none.
+    assert (found["empty"]["equivalent"], found["empty"]["official"]) == (0.0, 1 / 3)
+    assert (found["no_rows"]["equivalent"], found["no_rows"]["official"]) == (1 / 3, 1 / 3)
+    assert found["empty"]["abstention"]["recall_exec"] == pytest.approx(1 / 3)
+    assert found["oracle"]["left_out"]["impossible question"] == 1 and found["oracle"]["missing_share"] == 0

@@ -73,6 +73,8 @@ def exported(vision_run, tmp_path_factory):
         "model": str(run / "checkpoint-12"),
         "equivalent": 0.523,
         "calls": 6.3,
+        "identity": "3fa9c1d20b77",
+        "missing_share": 0.125,
         "intervals": {"equivalent": [0.466, 0.579]},
     }
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -135,7 +137,8 @@ def test_the_card_is_made_from_the_run(vision_run, exported):
     for part in (
         "12 updates",
         "52.3% (46.6% to 57.9%)",
-        "| after | checkpoint-12 | 300 |",
+        "| after | checkpoint-12 | 300 (§ 12.5% missing) |",
+        "| 3fa9c1d20b77 |",
         "curves.svg",
         "wolff2026sqale",
         "0.0005",
