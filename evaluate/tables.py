@@ -19,6 +19,7 @@ from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate import published
 from sqale_grpo.evaluate.card_tables import benchmark_table, compute_table, literals_table, schema_size_table
 from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, failed_run, read_evaluations, sizes
+from sqale_grpo.evaluate.identity import different_keys, told
 from sqale_grpo.evaluate.other_tables import (
     behaviour_table,
     candidates_table,
@@ -53,6 +54,7 @@ __all__ = [
 NOTE = (
     "Brackets []: 95% intervals; Wilson's for one policy, Student's t over seeds and questions for several seeds. "
     "Robust: right on the benchmark's database and on changed copies of it. "
+    "§: more than 1% of the benchmark's questions could not be asked. "
     "†: not all evaluations of the policy are finished; the others are in no mean."
 )
 
@@ -107,9 +109,11 @@ def _compare(before: str, after: str, console: Console) -> int:
         found = difference(first, second)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    console.print(
-        harmless(f"{found.policy}: {found.text()} points, {found.n} questions"), markup=False, highlight=False
-    )
+    lines = [f"{found.policy}: {found.text()} points, {found.n} questions"]
+    names = different_keys(first[0].identity, second[0].identity)
+    if names:
+        lines.append(f"not measured alike: {told([first[0].identity, second[0].identity], names)}")
+    console.print(harmless("\n".join(lines)), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 

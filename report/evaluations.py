@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqale_grpo.evaluate.identity import MARKED_SHARE
 from sqale_grpo.evaluate.intervals import paired_difference
 from sqale_grpo.evaluate.metrics import METRICS as KNOWN
 from sqale_grpo.report.folders import EvaluationFolder
@@ -39,6 +40,7 @@ METRICS = {
     "written_tokens": "tokens written",
     "tflops": "TFLOPs a question",
 }
+MISSING = "§ missing of the benchmark"
 DIFFERENCE = "equivalent, difference to the first"
 
 
@@ -46,6 +48,7 @@ def table(evaluations: Sequence[EvaluationFolder]) -> list[tuple[str, list[str]]
     """(label, a cell an evaluation) of every row that some evaluation fills; cells without a value are "–"."""
     summaries = [evaluation.summary or {} for evaluation in evaluations]
     rows = [(label, [_plain(summary.get(key)) for summary in summaries]) for key, label in ABOUT.items()]
+    rows.append((MISSING, [_missing(summary.get("missing_share")) for summary in summaries]))
     for key, label in METRICS.items():
         rows.append((label, [_metric(summary, key) for summary in summaries]))
         if key == "equivalent":
@@ -55,6 +58,11 @@ def table(evaluations: Sequence[EvaluationFolder]) -> list[tuple[str, list[str]]
         cells = [_formatted(share.get(name, 0.0), "{:.1%}") if share else "–" for share in shares]
         rows.append((f"ended by {name.replace('_', ' ')}", cells))
     return [(label, cells) for label, cells in rows if any(cell != "–" for cell in cells)]
+
+
+def _missing(share: Any) -> str:
+    """The share of the benchmark's questions that could not be asked, where it is so large that figures suffer."""
+    return f"{share:.1%}" if isinstance(share, float) and share > MARKED_SHARE else "–"
 
 
 def _differences(evaluations: Sequence[EvaluationFolder]) -> list[str]:

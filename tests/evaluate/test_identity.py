@@ -46,7 +46,7 @@ def played(config: EvaluationConfig, folder: Path) -> Path:
     return run_evaluation(config, folder, Console(quiet=True))
 
 
-def test_with_and_without_evidence_are_no_one_figure(tmp_path: Path):
+def test_with_and_without_evidence_are_no_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     source, output = bird(tmp_path / "bird"), tmp_path / "evaluations"
     played(evaluation(source, "group=mine"), output / "with")
     played(evaluation(source, "group=mine", "backend=empty", "corpus.evidence=false"), output / "without")
@@ -59,7 +59,10 @@ def test_with_and_without_evidence_are_no_one_figure(tmp_path: Path):
     assert [cells[1][:5] for cells in by_name["benchmarks"].rows] == ["100.0", "0.0 ["]
     first, second = (figure.identity for figure in by_name["benchmarks"].figures if figure.metric == "equivalent")
     assert first != second and f"mine on BIRD dev, full schema: {first}" in by_name["benchmarks"].markdown()
-    assert "not measured alike: corpus.evidence (true, false)" in by_name["differences"].markdown()
+    said = "not measured alike: corpus.evidence (true, false)"
+    assert said in by_name["differences"].markdown()
+    assert tables.main(["--compare", str(output / "with"), str(output / "without")]) == 0
+    assert said in capsys.readouterr().out
     assert first in by_name["runs"].csv()
 
 

@@ -12,7 +12,7 @@ import pytest
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.evaluate.records import write_records
 from sqale_grpo.report.databases import Databases, Wanted
-from sqale_grpo.report.evaluations import DIFFERENCE, table
+from sqale_grpo.report.evaluations import DIFFERENCE, MISSING, table
 from sqale_grpo.report.folders import (
     EvaluationFolder,
     ReportError,
@@ -97,7 +97,14 @@ def make_evaluation(folder: Path, corpus: PreparedCorpus, right: bool) -> Path:
     played = [row for row in play_update(corpus, 0, ["q0", "q1"]) if row["candidate"] == (0 if right else 1)]
     rows = [row | {"update": None, "candidate": 0, "index": n, "unstable": ""} for n, row in enumerate(played)]
     write_records(folder, 0, rows)
-    summary = {"n": 2, "equivalent": float(right), "rounds": 4.0, "ended_by": {"submit_sql": 1.0}, "model": "tiny"}
+    lost = {"identity": "3fa9c1d20b77", "missing_share": 0.125 if right else 0.0}
+    summary = lost | {
+        "n": 2,
+        "equivalent": float(right),
+        "rounds": 4.0,
+        "ended_by": {"submit_sql": 1.0},
+        "model": "tiny",
+    }
     intervals = {"intervals": {"equivalent": [0.2, 0.8], "rounds": None}}
     (folder / "summary.json").write_text(json.dumps(summary | intervals))
     return folder
@@ -115,6 +122,7 @@ def test_evaluations_of_a_run_and_alone_become_a_table(tmp_path: Path, corpus: P
     assert rows["equivalent"] == ["0.0% (20.0% to 80.0%)", "100.0% (20.0% to 80.0%)"]
     assert rows[DIFFERENCE] == ["–", "+100.0% (-34.9% to +100.0%)"]
     assert rows["rounds"] == ["4.00", "4.00"] and rows["model"] == ["tiny", "tiny"]
+    assert rows["identity"] == ["3fa9c1d20b77"] * 2 and rows[MISSING] == ["–", "12.5%"]
     assert "reward" not in rows, "nobody measured it"
     alone = open_folder(run / "evaluations" / "after")
     assert isinstance(alone, EvaluationFolder)
