@@ -5,10 +5,11 @@ import sqlite3
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from sqale_grpo.env.limits import LARGEST
+from sqale_grpo.env.limits import LARGEST, Query, SqlError
 from sqale_grpo.env.sandbox import Limits, Sandbox, WorkerPool
 from sqale_grpo.env.schema import SchemaGraph
 from tests.helpers.people import SCHEMA, build, failure
@@ -138,6 +139,25 @@ def test_a_second_statement_is_refused(sandbox, sql):
 )
 def test_tables_that_a_statement_reads(sandbox, sql, tables):
     assert sandbox.execute(sql).tables == tables
+
+
+def test_a_plain_query_is_run_as_a_script_would_and_leaves_the_others_as_they_are(sandbox):
+    def plain(sql: str, keep: Literal["head", "different"] = "head", cap: int = 3):
+        (found,) = sandbox.ask([Query(sql, cap, False, plain=keep)])
+        return found.kind if isinstance(found, SqlError) else sorted(found.rows)
+
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+    assert plain("") == plain("-- nothing") == plain(";;") == []
+    assert plain("SELECT 1;;") == plain("SELECT 1; SELECT 2") == "other"
+    assert plain(numbers + "SELECT i FROM n") == [(1,), (2,), (3,)]
+    assert plain(numbers + "SELECT i % 2 FROM n", "different") == [(0,), (1,)]
+    # A row that is not kept is read too.
+    assert plain(numbers + "SELECT CASE i WHEN 20000 THEN CAST(x'ff' AS TEXT) END FROM n") == "other"
+    assert plain("PRAGMA user_version") == [(0,)]
+    assert plain("PRAGMA user_version = 3") == plain("DELETE FROM pet") == "denied"
+    assert failure(sandbox, "PRAGMA user_version").kind == "denied"
+    assert failure(sandbox, "").kind == "syntax"
+    assert sandbox.execute("SELECT CAST(x'ff' AS TEXT)").rows == [("\udcff",)]
 
 
 def test_other_kinds_of_table_are_readable(tmp_path, pool):
