@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from sqale_grpo.env.limits import Limits, SqlError
 from sqale_grpo.env.pool import WorkerPool
 from sqale_grpo.env.sandbox import Sandbox
 from tests.helpers.bombs import ENDLESS
+from tests.helpers.patience import wait_until
 
 COUNT = "WITH c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c WHERE x < {}) SELECT count(*) FROM c"
 
@@ -193,25 +194,15 @@ def test_few_descriptors_are_enough(database: Path) -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "{3}\n"
 
 
-def test_workers_that_are_all_killed_while_they_start_are_the_machines_failure(database: Path) -> None:
-    stop = threading.Event()
-
-    def kill(pool: WorkerPool) -> None:
-        while not stop.is_set():
-            for pid in pool.pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.001)
-
+def test_workers_that_are_all_killed_while_they_start_are_the_machines_failure(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with WorkerPool(1) as pool, Sandbox(database, Limits(seconds=60.0), pool) as sandbox:
-        killer = threading.Thread(target=kill, args=(pool,))
-        killer.start()
-        try:
+        with monkeypatch.context() as patch:
+            patch.setattr("sqale_grpo.env.process.BOOT", "import os; os.kill(os.getpid(), 9)")
             with pytest.raises(SqlError, match="machine: no process can run the query: .* in a row were killed"):
                 sandbox.execute("SELECT 1")
-        finally:
-            stop.set()
-            killer.join()
+            assert wait_until(lambda: pool._spare is not None)  # it too was started to be killed
         assert sandbox.execute("SELECT 1").rows == [(1,)]
 
 
