@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sqale_grpo.env.text import fold_name, quote_name
@@ -84,8 +84,11 @@ def _special_columns(connection: sqlite3.Connection, selection: Selection) -> tu
 
 
 def _counts_from_one(connection: sqlite3.Connection, quoted: str) -> bool:
-    """Whether the rowids are 1 … n."""
-    ends = f"(SELECT min(_rowid_) FROM source.{quoted}), (SELECT max(_rowid_) FROM source.{quoted})"
+    """Whether the rowids are 1 … n; they might as well be where columns bear all of a rowid's names."""
+    names = _rowid_names(row[1] for row in connection.execute(f"PRAGMA source.table_xinfo({quoted})"))
+    if not names:
+        return True
+    ends = f"(SELECT min({names[0]}) FROM source.{quoted}), (SELECT max({names[0]}) FROM source.{quoted})"
     count, low, high = connection.execute(f"SELECT count(*), {ends} FROM source.{quoted}").fetchone()
     return count == 0 or (low == 1 and high == count)
 
@@ -93,6 +96,11 @@ def _counts_from_one(connection: sqlite3.Connection, quoted: str) -> bool:
 def _columns(connection: sqlite3.Connection, quoted: str, *, with_rowid: bool) -> str:
     """Columns but generated ones, and the rowid, unless columns bear all of its names, so that no query can tell."""
     rows = connection.execute(f"PRAGMA source.table_xinfo({quoted})").fetchall()
-    taken = {fold_name(row[1]) for row in rows}
-    rowid = [name for name in _ROWID_NAMES if name not in taken][:1] if with_rowid else []
+    rowid = _rowid_names(row[1] for row in rows)[:1] if with_rowid else []
     return ", ".join([*rowid, *(quote_name(name) for _, name, _, _, _, _, hidden in rows if not hidden)])
+
+
+def _rowid_names(columns: Iterable[str]) -> list[str]:
+    """The names by which a query reaches the rowid: those that no column bears."""
+    taken = set(map(fold_name, columns))
+    return [name for name in _ROWID_NAMES if name not in taken]

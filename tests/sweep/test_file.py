@@ -120,7 +120,7 @@ def test_the_command_names_its_trackers_once():
     ("parameters", "more", "says"),
     [
         ({"config": {"values": ["configs/corpus/brid.yaml"]}}, {}, "did you mean configs/corpus/bird.yaml"),
-        ({"corpus.name": {"values": ["spider"]}}, {}, "corpus.name must be one of sqale, bird"),
+        ({"corpus.name": {"values": ["webtables"]}}, {}, "corpus.name must be one of sqale, bird"),
         ({"train.learning_rat": {"values": [1]}}, {}, "did you mean 'train.learning_rate'"),
         ({"seed": {"min": 1, "max": 3}}, {}, "parameter 'seed' must have value: or values:"),
         ({"seed": {"values": []}}, {}, "parameter 'seed' must have a value"),
