@@ -77,6 +77,7 @@ sys.exit(main(["train", *sys.argv[1:]]))
 """
 
 
+@pytest.mark.slow
 def test_a_run_whose_disk_fills_goes_on_when_there_is_room(work: Path) -> None:
     words = arguments(work, "full", *SHORT, "train.updates=3")
     settings: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, **ENVIRONMENT}, "capture_output": True, "text": True}

@@ -232,10 +232,8 @@ def test_the_digest_of_an_update_changes_with_all_that_it_holds(trainer: Any) ->
     assert digests(other, 0)["update"] != mine["update"]
 
 
-@pytest.mark.parametrize(
-    ("module", "status"),
-    [pytest.param("sqale_grpo.train", 0, marks=pytest.mark.slow), ("tests.helpers.unequal", 1)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "status"), [("sqale_grpo.train", 0), ("tests.helpers.unequal", 1)])
 def test_two_processes_that_draw_unequally_do_not_start(work: Path, module: str, status: int) -> None:
     name = f"unequal-{status}"
     words, log = [*arguments(work, name, *SHORT), "--preflight"], work / f"{name}.log"

@@ -94,7 +94,9 @@ def assert_same_experiment(run: Path, other: Path) -> None:
     assert mine[1]["kl"] > 1e-4 or mine[0]["grad_norm"] == 0
 
 
-@pytest.mark.parametrize("launch", ["ddp", "zero2", pytest.param("zero3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "launch", ["zero2", pytest.param("ddp", marks=pytest.mark.slow), pytest.param("zero3", marks=pytest.mark.slow)]
+)
 def test_two_processes_run_the_experiment_of_one(launch: str, alone: Path, work: Path, recipe: list[str]) -> None:
     run = both(launch, work, recipe)
     assert_same_experiment(run, alone)

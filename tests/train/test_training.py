@@ -120,6 +120,7 @@ def count(lines: Path) -> int:
     return len(lines.read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_a_run_that_is_extended_plays_what_a_longer_one_plays(starter: Starter, work: Path, whole: Path) -> None:
     short = train(starter, work, "extended", *STEPS, "train.updates=2")
     assert train(starter, work, "extended", *STEPS, "--resume") == short
