@@ -154,6 +154,7 @@ def usable_seconds(page: Path) -> float | None:
     """Seconds from opening the page until the list, the filters and the first chart are there; None: no browser."""
     from playwright.sync_api import sync_playwright
 
+    sys.path.insert(0, str(ROOT))  # a program sees its own folder, and the tests lie beside it
     from tests.report.conftest import FLAGS, chromium
 
     with sync_playwright() as playwright:

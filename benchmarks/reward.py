@@ -245,7 +245,8 @@ def main() -> int:
     scoring = sum(by_stage[name] for name in ("compare_s", "joins_s", "digest_s", "agreement_s"))
     measured = {
         "update_without_execution_s": round(scoring, 4),
-        "update_with_copies_s": round(scoring + with_copies["copies_s"], 4),
+        # Apart from execution, as the line above.
+        "update_with_copies_s": round(scoring + with_copies["copies_s"] - with_copies["copies_execute_s"], 4),
         "compare_10000_s": max(compared.values()),
     }
     ok = all(measured[name] <= limit for name, limit in LIMITS.items())
