@@ -43,6 +43,10 @@ class ScriptedBackend:
         """All episodes side by side."""
         return list(pool.map(self._play, episodes))
 
+    def remarks(self) -> list[str]:
+        """Nothing to say."""
+        return []
+
     def close(self) -> None:
         """Nothing is held."""
 

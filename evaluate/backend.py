@@ -28,6 +28,10 @@ class Backend(Protocol):
         """
         ...
 
+    def remarks(self) -> list[str]:
+        """What a reader of the figures must know of how they came about, after episodes were played; a line each."""
+        ...
+
     def close(self) -> None:
         """Give back what the backend holds."""
         ...

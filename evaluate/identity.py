@@ -43,7 +43,8 @@ def identity(
 ) -> dict[str, Any]:
     """All that decides the evaluation's figures, by dotted key; ``chosen`` are the questions asked, by number.
 
-    ``facts``: what the backend says of itself: whether the prompt is the raw one, and what a server does not take.
+    ``facts``: what the backend says of itself: whether the prompt is the raw one, what a server does not take, and its
+    context where that is shorter than an episode.
     """
     keys = {name: value for name, value in flatten(config).items() if not NOT_OF_IT.fullmatch(name)}
     if config.schema != "sampled":
@@ -57,6 +58,7 @@ def identity(
         "prompts": digest(asdict(read_prompts(config.env.prompts))),
         "asked_over": "chat" if facts.get("api") == "chat" else "raw prompt",
         "not_sent": sorted(facts.get("not_sent") or ()),
+        **({"context_tokens": facts["context_tokens"]} if "context_tokens" in facts else {}),
         "sqlite": sqlite3.sqlite_version,
         "sqlite_of_preparation": (read_marker(corpus.directory) or {}).get("sqlite"),
         "left_out": {"read": summary["read"], "kept": summary["kept"], **summary["dropped"]},

@@ -40,6 +40,10 @@ class LocalBackend:
         """Every episode to its end; a local model has no failures of its own."""
         return [token_counts(len(each.prompt_ids), each.env_mask) for each in self._play(episodes, pool)]
 
+    def remarks(self) -> list[str]:
+        """Nothing: a model in memory is asked as the protocol says."""
+        return []
+
     def close(self) -> None:
         """Give the model back."""
         self._close()

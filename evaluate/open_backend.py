@@ -5,6 +5,7 @@ submits a query without rows, which is right where the gold result has none and 
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +16,11 @@ from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.records import TokenCounts
 from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.settings.evaluation import EvaluationConfig
+
+# A piece of SQL: blanks, semicolons and comments apart from quoted text, in which these are none.
+_PIECE = re.compile(
+    r"""(?P<blank>\s+|;|--[^\n]*|/\*.*?(?:\*/|\Z))|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^]]*\]|.""", re.DOTALL
+)
 
 
 class SubmittingBackend:
@@ -27,6 +33,10 @@ class SubmittingBackend:
     def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         """One ``submit_sql`` an episode."""
         return [self._submit(each) for each in episodes]
+
+    def remarks(self) -> list[str]:
+        """Nothing to say."""
+        return []
 
     def close(self) -> None:
         """Nothing is held."""
@@ -50,10 +60,30 @@ def empty_answer(question: Question) -> str:
 
 def answer_without_rows(question: Question) -> str:
     """The gold query's columns and none of its rows."""
-    return f"SELECT * FROM (\n{question.gold_sql.rstrip().rstrip(';')}\n) LIMIT 0"
+    return f"SELECT * FROM (\n{without_end(question.gold_sql)}\n) LIMIT 0"
+
+
+def without_end(sql: str) -> str:
+    """A statement up to its last word: what stands behind, semicolons and comments, must not go into brackets."""
+    return sql[: max((piece.end() for piece in _PIECE.finditer(sql) if piece["blank"] is None), default=0)]
 
 
 CHECKS = {"oracle": gold_answer, "empty": empty_answer, "no_rows": answer_without_rows}
+
+
+def check_model(config: EvaluationConfig) -> None:
+    """ConfigError for what is wrong with the model that can be told before questions are read or weights are loaded.
+
+    That is a server which is not there or refuses the key, and a tokenizer whose chat template fits no episode.
+    """
+    if config.backend == "openai":
+        from sqale_grpo.evaluate.server import check_server
+
+        check_server(config)
+    elif config.backend in ("transformers", "vllm"):
+        from sqale_grpo.evaluate.local import frame_of
+
+        frame_of(config, config.model)
 
 
 def open_backend(config: EvaluationConfig) -> Backend:

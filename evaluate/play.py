@@ -55,8 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dry_run:
         console.print(plan_text(config, folder), markup=False, highlight=False, soft_wrap=True)
         return 0
-    from sqale_grpo.evaluate.runner import run_evaluation  # late: a plan and every error above come without torch
+    # Late: a plan and every error above come without torch.
+    from sqale_grpo.evaluate.open_backend import check_model
+    from sqale_grpo.evaluate.runner import run_evaluation
 
+    if not finished(folder):
+        check_model(config)
     run_evaluation(config, folder, console)
     console.print("\n".join(next_lines(config, folder)), markup=False, highlight=False, soft_wrap=True)
     return 0

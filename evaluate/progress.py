@@ -99,5 +99,8 @@ class _Watched:
             if thread.is_alive():
                 thread.join()
 
+    def remarks(self) -> list[str]:
+        return self._backend.remarks()
+
     def close(self) -> None:
         self._backend.close()

@@ -191,6 +191,8 @@ def _play_missing(
                 progress.advance(rows, len(lost))
                 if not rows:
                     break  # nothing works: what is left would fail too, one slow retry after the other
+        for remark in backend.remarks():
+            console.print(f"note: {remark}", markup=False, highlight=False, soft_wrap=True)
         return backend.facts, failed
     finally:
         backend.close()

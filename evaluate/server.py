@@ -4,18 +4,20 @@ Completions continue the episode's own tokens, so earlier ``<think>`` blocks sta
 model's tokenizer here. Servers that take and return token ids (vLLM) get and give these; others get text. Chat sends
 messages and leaves the template to the server, which may drop earlier thinking. The summary says which it was.
 
-An episode played over a chat endpoint: messages instead of tokens, the template being the server's.
+A server need not hold as many tokens as an episode has, nor take every parameter: what it refuses is asked for in
+another way where the protocol allows it, and what is left out is said.
 """
 
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from sqale_grpo.env.episode import Finished
 from sqale_grpo.evaluate.backend import Backend, Failure
+from sqale_grpo.evaluate.chat_play import ContextFull, is_blank, play_chat
 from sqale_grpo.evaluate.records import TokenCounts, token_counts
 from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.rollout.http import HttpClient, RequestRefused, ServerError
@@ -23,53 +25,18 @@ from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.rollout.requests import Completion, play_requests
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, ServerConfig
-from sqale_grpo.settings.sampling import Sampling
-
-Ask = Callable[[list[dict[str, str]], int, str], dict[str, Any]]  # messages, most tokens, name of the request
-ROOM = 2  # tokens that a next turn needs at least: one of its own and one to end it
-
-
-def play_chat(each: OpenEpisode, sampling: Sampling, ask: Ask) -> TokenCounts:
-    """Play one episode to its end; the token counts are the server's own.
-
-    Thinking that the server returns apart is put back before the text, so that it stays in the context where the
-    server's template keeps it. The budget of an episode is held as far as the server reports its tokens.
-    """
-    episode = each.episode
-    messages = [dict(message) for message in episode.prompt()]
-    prompt = written = processed = reprocessed = 0
-    context = 0  # tokens of the conversation so far, as of the last answer
-    while episode.finished is None:
-        room = min(sampling.max_turn_tokens, sampling.max_episode_tokens - context)
-        if room < ROOM:
-            episode.stop("token_budget")
-            break
-        answer = ask(messages, room, f"{each.key} {len(messages)}")
-        usage = answer.get("usage") or {}
-        read, wrote = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-        prompt = prompt or read
-        written += wrote
-        context = max(context, read + wrote)
-        processed, reprocessed = context, reprocessed + read + wrote
-        text = turn_text(answer["choices"][0].get("message") or {})
-        ended = episode.step(text)
-        if isinstance(ended, Finished):
-            break
-        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": ended.text}]
-    return TokenCounts(prompt, max(0, processed - prompt), written, processed, reprocessed)
-
-
-def turn_text(message: dict[str, Any]) -> str:
-    """What the model wrote: its thinking, where the server returns it apart, and its text."""
-    thinking = message.get("reasoning_content") or message.get("reasoning") or ""
-    content = message.get("content") or ""
-    return f"<think>\n{thinking.strip()}\n</think>\n\n{content}" if thinking else content
-
 
 COMPLETIONS, CHAT = "/completions", "/chat/completions"
 NO_ENDPOINT = {404, 405, 501}
 TOKEN_IDS, TEXT, MESSAGES = "completions with token ids", "completions with text", "chat"
 PROBE_TOKENS = 1
+SMALLEST_TURN = 64  # tokens; a server that has no room for so many ends the episode
+PROBE = [{"role": "system", "content": "You answer."}, {"role": "user", "content": "Hello"}]
+# How servers say that their context is shorter than what is asked for: vLLM, SGLang, llama.cpp, OpenAI, Anthropic.
+_CONTEXT = re.compile(
+    r"context (length|window|size)|maximum (model|sequence) length|prompt is too long|max_model_len", re.IGNORECASE
+)
+_ONE_OF_TWO = re.compile(r"\b(both|only one|one of)\b", re.IGNORECASE)
 
 
 class ServerBackend:
@@ -81,12 +48,17 @@ class ServerBackend:
         self.sampling = config.sampling.sampling()
         self.not_sent: set[str] = set()  # parameters of no importance to the protocol that this server refuses
         self.length = "max_tokens"
-        self.api = self._choose()
+        self._lock = threading.Lock()
+        self._answers = self._unspoken = self._full = 0
+        listed = client.models()
+        self.api = self._choose([str(model["id"]) for model in listed])
         self.facts: dict[str, Any] = {
             "parameters": config.parameters,
             "api": self.api,
             "not_sent": sorted(self.not_sent),
         }
+        if (held := self._held_tokens(listed)) is not None:
+            self.facts["context_tokens"] = held
 
     def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         """Every episode to its end; one whose request failed after all retries is a Failure."""
@@ -96,16 +68,49 @@ class ServerBackend:
         finally:
             threads.shutdown(cancel_futures=True)
 
+    def remarks(self) -> list[str]:
+        """What was left out, and where the server was not what an episode needs."""
+        found, budget = [], self.sampling.max_episode_tokens
+        if self.not_sent:
+            found.append(
+                f"the server does not take {', '.join(sorted(self.not_sent))}: its own values stand, not the protocol's"
+            )
+        if held := self.facts.get("context_tokens"):
+            found.append(f"the server holds {held:,} tokens, an episode has {budget:,} (sampling.max_episode_tokens)")
+        if self._full:
+            found.append(f"{self._full} episodes ended as token_budget because the server's context was full")
+        if self._unspoken:
+            found.append(
+                f"{self._unspoken} of {self._answers} answers came as thinking alone and were read as text: the server "
+                "takes the answer for thinking; start it without a reasoning parser, or with the model's own"
+            )
+        return found
+
     def close(self) -> None:
         """Close the connections."""
         self.client.close()
 
     def ask(self, path: str, body: dict[str, Any], max_tokens: int, name: str) -> dict[str, Any]:
-        """One request with the sampling parameters that this server takes."""
-        answer = self.client.post(path, {**body, **self._parameters(path), self.length: max_tokens}, name)
-        if problem := unreadable(answer):
-            raise RequestRefused(200, f"{problem}: {self.client.shown(answer)}")
-        return answer
+        """One request with the sampling parameters that this server takes.
+
+        One whose context is shorter than an episode is asked for half of the tokens until they fit; ContextFull where
+        SMALLEST_TURN do not.
+        """
+        while True:
+            try:
+                answer = self.client.post(path, {**body, **self._parameters(path), self.length: max_tokens}, name)
+            except RequestRefused as refusal:
+                if not _CONTEXT.search(refusal.words):
+                    raise
+                if max_tokens <= SMALLEST_TURN:
+                    with self._lock:
+                        self._full += 1
+                    raise ContextFull(refusal.status, refusal.words) from refusal
+                max_tokens = max(SMALLEST_TURN, max_tokens // 2)
+                continue
+            if problem := unreadable(answer):
+                raise RequestRefused(200, f"{problem}: {self.client.shown(answer)}")
+            return answer
 
     def _play(self, each: OpenEpisode, pool: ThreadPoolExecutor) -> TokenCounts | Failure:
         try:
@@ -119,15 +124,25 @@ class ServerBackend:
             return Failure(str(error))
 
     def _ask_chat(self, messages: list[dict[str, str]], max_tokens: int, name: str) -> dict[str, Any]:
-        return self.ask(CHAT, {"messages": messages}, max_tokens, name)
+        answer = self.ask(CHAT, {"messages": messages}, max_tokens, name)
+        with self._lock:
+            self._answers += 1
+            choice = answer["choices"][0]
+            self._unspoken += choice.get("finish_reason") != "length" and is_blank(choice.get("message") or {})
+        return answer
 
-    def _choose(self) -> str:
+    def _held_tokens(self, listed: list[dict[str, Any]]) -> int | None:
+        """Tokens of the server's context where it lists them (vLLM) and an episode's budget is larger; else None."""
+        held = [model.get("max_model_len") for model in listed if model["id"] == self.config.model]
+        short = [each for each in held if isinstance(each, int) and 0 < each < self.sampling.max_episode_tokens]
+        return short[0] if short else None
+
+    def _choose(self, listed: list[str]) -> str:
         """The first way to ask that works, or the one that ``server.api`` names. ConfigError where none does."""
-        listed = self.client.models()
         wanted = self.config.server.api
         said = ""
         if wanted != "chat" and self.frame is not None:
-            ids = self.frame.prompt_ids([{"role": "user", "content": "Hello"}])
+            ids = self.frame.prompt_ids(PROBE)
             for api, prompt in ((TOKEN_IDS, ids), (TEXT, prompt_text(self.frame, ids))):
                 answer = self._probe(COMPLETIONS, {"prompt": prompt}, listed)
                 if isinstance(answer, RequestRefused):
@@ -141,11 +156,17 @@ class ServerBackend:
                 "the raw prompt needs the model's tokenizer; set server.tokenizer to its folder or Hub name"
             )
             raise ConfigError(f"server.api=completions cannot be used at {self.client.url}: {reason}")
-        answer = self._probe(CHAT, {"messages": [{"role": "user", "content": "Hello"}]}, listed)
+        answer = self._probe(CHAT, {"messages": PROBE}, listed)
         if not isinstance(answer, RequestRefused):
             return MESSAGES
+        if re.search(r"system", answer.words, re.IGNORECASE) and answer.status not in NO_ENDPOINT:
+            raise ConfigError(
+                f"{self.client.url} takes no system message, with which every episode begins ({answer.words}); serve "
+                "the model with a chat template that takes one"
+            )
+        path = "" if re.search(r"/v\d", self.client.url) else "; such addresses end in /v1: see server.url"
         raise ConfigError(
-            f"{self.client.url} answers neither completions nor chat for model={self.config.model}: {answer.what}"
+            f"{self.client.url} answers neither completions nor chat for model={self.config.model}: {answer.what}{path}"
         )
 
     def _loses_thinking(self, frame: ChatFrame) -> bool:
@@ -176,6 +197,8 @@ class ServerBackend:
             self.length = "max_completion_tokens"
             return True
         named = {name for name in self._parameters(path) if re.search(rf"\b{name}\b", words)} - {"model"}
+        if {"temperature", "top_p"} <= named and _ONE_OF_TWO.search(words):
+            named -= {"temperature"}  # the one that the protocol leans on
         self.not_sent |= named
         return bool(named)
 
@@ -229,7 +252,11 @@ class TurnEngine:
         backend = self._backend
         prompt = token_ids if backend.api == TOKEN_IDS else prompt_text(self._frame, token_ids)
         name = f"{request} {len(token_ids)}"
-        answer = backend.ask(COMPLETIONS, {"prompt": prompt}, max_tokens, name)
+        try:
+            answer = backend.ask(COMPLETIONS, {"prompt": prompt}, max_tokens, name)
+        except ContextFull:
+            self._written.append(Completion(request, [], [], full=True))
+            return
         ids = written_ids(answer["choices"][0], self._frame)[:max_tokens]
         self._written.append(Completion(request, ids, [0.0] * len(ids)))
 
@@ -263,6 +290,16 @@ def client_of(section: ServerConfig, sleep: Callable[[float], None] = time.sleep
     return HttpClient(
         section.url, section.timeout_seconds, section.retries, section.concurrency, section.key_variable, sleep
     )
+
+
+def check_server(config: EvaluationConfig) -> None:
+    """ConfigError where no server answers, it refuses the key, or the tokenizer for it has no fitting template."""
+    client = client_of(config.server)
+    try:
+        client.models()
+        _frame(config)
+    finally:
+        client.close()
 
 
 def open_server(config: EvaluationConfig, make_client: Callable[[ServerConfig], HttpClient] | None = None) -> Backend:

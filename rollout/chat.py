@@ -8,10 +8,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sqale_grpo.env.errors import first_line
+
 if TYPE_CHECKING:  # transformers takes a second to import
     from transformers import PreTrainedTokenizerBase
 
-_ANSWER, _USER = "assistant turn stands here", "user turn stands here"
+_SYSTEM, _ANSWER, _USER = "system message stands here", "assistant turn stands here", "user turn stands here"
+
+OTHER_TEMPLATE = "use an instruction-tuned model, or put a chat_template.jinja of another into its folder"
 
 
 @dataclass(frozen=True)
@@ -80,21 +84,31 @@ class ChatFrame:
 def chat_frame(tokenizer: "PreTrainedTokenizerBase", enable_thinking: bool = True) -> ChatFrame:
     """Read the frame off ``tokenizer``'s chat template.
 
-    Raises ValueError where the tokenizer has no chat template or one that does not end an assistant turn with a single
-    stop token (``<|im_end|>``, else the end-of-sequence token).
+    Raises ValueError where the tokenizer has no chat template or one that takes no system message or does not end an
+    assistant turn with a single stop token (``<|im_end|>``, else the end-of-sequence token).
     """
     if not tokenizer.chat_template:
         raise ValueError(
             f"the tokenizer at {tokenizer.name_or_path} has no chat template; use an instruction-tuned model"
         )
     turns = [
+        {"role": "system", "content": _SYSTEM},
         {"role": "user", "content": "question"},
         {"role": "assistant", "content": _ANSWER},
         {"role": "user", "content": _USER},
     ]
-    text = tokenizer.apply_chat_template(
-        turns, tokenize=False, add_generation_prompt=True, enable_thinking=enable_thinking
-    )
+    try:
+        text = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, enable_thinking=enable_thinking
+        )
+    except Exception as error:  # a template raises what it likes: no system role, roles that must alternate
+        raise ValueError(
+            f"the chat template of {tokenizer.name_or_path} renders no episode ({first_line(error)}); {OTHER_TEMPLATE}"
+        ) from error
+    if _SYSTEM not in text:
+        raise ValueError(
+            f"the chat template of {tokenizer.name_or_path} leaves out the system message; {OTHER_TEMPLATE}"
+        )
     known = tokenizer.get_vocab()
     stop = "<|im_end|>" if "<|im_end|>" in known else tokenizer.eos_token
     between, found, after_user = text.partition(_ANSWER)[2].partition(_USER)

@@ -7,17 +7,20 @@ message, not even where the server repeats it. Imports no torch.
 """
 
 import email.utils
+import ipaddress
 import json
 import os
 import time
+import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from sqale_grpo.env.chance import rng
-from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.errors import UserError, first_line
 from sqale_grpo.settings.check import ConfigError
 
 PASSING = {408, 409, 425, 429}  # refusals that pass, beside every 5xx but "not implemented"
@@ -74,11 +77,24 @@ class HttpClient:
                 "that no request can carry; set it anew"
             )
         try:
-            httpx.URL(self.url)
+            host = httpx.URL(self.url).host
         except httpx.InvalidURL as error:
             raise ConfigError(f"server.url is no address ({error}); it looks like http://HOST:8000/v1") from error
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._http = httpx.Client(headers=headers, timeout=seconds, limits=httpx.Limits(max_connections=connections))
+        own = is_loopback(host)  # no proxy leads back to this machine
+        self._proxies = {} if own or urllib.request.proxy_bypass(host) else urllib.request.getproxies()
+        try:
+            self._http = httpx.Client(
+                headers=headers,
+                timeout=seconds,
+                limits=httpx.Limits(max_connections=connections),
+                trust_env=not own,
+            )
+        except (ImportError, ValueError) as error:
+            raise ConfigError(
+                f"the proxy of this environment cannot be used ({self._through()}: {first_line(error)}); unset it, or "
+                f"set NO_PROXY={host}"
+            ) from error
 
     def post(self, path: str, body: dict[str, Any], name: str) -> dict[str, Any]:
         """The answer to ``body``; ``name`` tells requests apart where chance spreads their retries.
@@ -92,11 +108,19 @@ class HttpClient:
         """The answer to a GET; errors as of ``post``."""
         return self._ask("GET", path, None, path)
 
-    def models(self) -> list[str]:
-        """Names of the server's models; empty where it does not list any. ConfigError where no server answers."""
+    def models(self) -> list[dict[str, Any]]:
+        """What the server lists of its models, each with its ``id``; empty where it does not list any.
+
+        ConfigError where no server answers.
+        """
         try:
             response = self._http.get(self.url + "/models", timeout=min(LISTING_SECONDS, self._seconds))
         except httpx.ConnectError as error:
+            if through := self._through():
+                raise ConfigError(
+                    f"no server answers at {self.url} through the proxy {through} ({self._safe(str(error))}); set "
+                    "NO_PROXY where the server is to be asked directly"
+                ) from error
             raise ConfigError(
                 f"no server answers at {self.url} ({self._safe(str(error))}); start it, or set server.url"
             ) from error
@@ -105,7 +129,9 @@ class HttpClient:
         if response.status_code in (401, 403):
             raise self._refusal(response)
         try:
-            return [str(model["id"]) for model in response.json()["data"]] if response.is_success else []
+            return (
+                [{**model, "id": str(model["id"])} for model in response.json()["data"]] if response.is_success else []
+            )
         except (ValueError, LookupError, TypeError):
             return []
 
@@ -123,7 +149,7 @@ class HttpClient:
         while True:
             started = time.monotonic()
             response, problem = self._try(method, path, body)
-            if response is not None and not may_pass(response.status_code):
+            if response is not None and not may_pass(status_of(response)):
                 return self._read(response)
             waited += time.monotonic() - started
             tries += 1
@@ -141,7 +167,7 @@ class HttpClient:
             return None, f"no answer within {self._seconds:g} s"
         except (httpx.TransportError, httpx.DecodingError) as error:
             return None, f"the connection failed ({self._safe(str(error) or type(error).__name__)})"
-        return response, f"status {response.status_code}: {self._words(response)}"
+        return response, f"status {status_of(response)}: {self._words(response)}"
 
     def _read(self, response: httpx.Response) -> dict[str, Any]:
         if not response.is_success:
@@ -172,13 +198,39 @@ class HttpClient:
             found = response.text
         return self.shown(found)
 
+    def _through(self) -> str:
+        """The environment's proxies for this server, without users and keys; "" where none is in the way."""
+        schemes = (self.url.partition(":")[0], "all")
+        parts = [urlsplit(self._proxies[name]) for name in schemes if self._proxies.get(name)]
+        return ", ".join(f"{part.scheme}://{part.netloc.rpartition('@')[2]}" for part in parts)
+
     def _safe(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def may_pass(status: int) -> bool:
     """Whether the same request may succeed later."""
     return status in PASSING or (status >= 500 and status != NOT_IMPLEMENTED)
+
+
+def status_of(response: httpx.Response) -> int:
+    """The status of a response; gateways answer 200 with their provider's error, and its status, inside."""
+    if response.is_success:
+        try:
+            code = response.json()["error"]["code"]
+        except (ValueError, LookupError, TypeError):
+            code = None
+        if isinstance(code, int) and may_pass(code):
+            return code
+    return response.status_code
 
 
 def backoff(attempt: int, name: str) -> float:

@@ -26,11 +26,15 @@ class EngineLost(UserError):
 
 @dataclass(frozen=True)
 class Completion:
-    """What an engine wrote for a request, the stop token included; ``logprobs`` one a token."""
+    """What an engine wrote for a request, the stop token included; ``logprobs`` one a token.
+
+    ``full``: it wrote nothing because its context is full: the episode ends as at the end of its budget.
+    """
 
     request: int
     token_ids: list[int]
     logprobs: list[float]
+    full: bool = False
 
 
 class Engine(Protocol):
@@ -103,6 +107,9 @@ def play_requests(
 
 
 def _take(row: EpisodeRow, completion: Completion, pool: Executor) -> None:
+    if completion.full:
+        row.stop()
+        return
     for token, logprob in zip(completion.token_ids, completion.logprobs, strict=True):
         if not row.writing:
             raise RuntimeError("the engine wrote on after a stop token or past its budget: it was set up wrongly")

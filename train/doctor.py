@@ -105,7 +105,7 @@ def template_row(tokenizer: Any, thinking: bool) -> CheckRow:
         messages = [{"role": "system", "content": "You answer."}, {"role": "user", "content": NEEDLE}]
         ids = frame.prompt_ids(messages)
     except Exception as error:  # a template raises what it likes: no system role, roles that must alternate
-        return failed(name, f"it cannot render an episode: {first_line(error)}", mend)
+        return failed(name, f"it cannot render an episode: {first_line(error.__cause__ or error)}", mend)
     text = tokenizer.decode(ids)
     if NEEDLE not in text or "You answer." not in text:
         return failed(name, "it leaves out the system message or the question", mend)

@@ -14,13 +14,16 @@ import pytest
 from rich.console import Console
 
 from sqale_grpo.corpus import PreparedCorpus
+from sqale_grpo.evaluate.chat_play import EMPTY, turn_text
+from sqale_grpo.evaluate.open_backend import without_end
 from sqale_grpo.evaluate.records import read_records
 from sqale_grpo.evaluate.runner import EvaluationError, run_evaluation
-from sqale_grpo.evaluate.server import client_of, open_server, turn_text
+from sqale_grpo.evaluate.server import SMALLEST_TURN, check_server, client_of, open_server
 from sqale_grpo.rollout.http import HttpClient, RequestRefused, ServerError, backoff, retry_after
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import ServerConfig, load_evaluation
 from tests.conftest import ROOT
+from tests.helpers.programs import program
 
 KEY = "sk-test-123456"
 CHAT_ANSWER = {
@@ -38,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The models."""
-        self.answer(200, {"data": [{"id": "tiny"}]})
+        self.answer(200, {"data": [{"id": "tiny", **self.server.listed}]})
 
     def do_POST(self) -> None:
         """One fault, or chat."""
@@ -47,6 +50,9 @@ class Handler(BaseHTTPRequestHandler):
         with server.lock:
             server.seen.append((self.path, body, self.headers.get("Authorization")))
             fault = server.faults.pop(0) if server.faults else None
+        if fault is None and server.answer is not None:
+            status, value = server.answer(body)
+            return self.answer(status, value)
         if fault is None:
             if self.path == "/v1/chat/completions":
                 return self.answer(200, CHAT_ANSWER)
@@ -80,6 +86,7 @@ class Handler(BaseHTTPRequestHandler):
 def faulty() -> Iterator[ThreadingHTTPServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.faults, server.seen, server.lock = [], [], threading.Lock()
+    server.answer, server.listed = None, {}
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -248,3 +255,187 @@ def test_an_outage_ends_the_evaluation_instead_of_failing_every_question(
 def test_thinking_that_comes_apart_is_put_back():
     assert turn_text({"content": "x", "reasoning_content": " a "}) == "<think>\na\n</think>\n\nx"
     assert turn_text({"content": "<think>a</think>x"}) == "<think>a</think>x" and turn_text({"content": None}) == ""
+
+
+# Servers that differ from ours in what they take and give, each as public reports have it.
+CALLS = ('{"tool": "run_query", "args": {"sql": "SELECT 1"}}', '{"tool": "submit_sql", "args": {"sql": "SELECT 1"}}')
+FULL = (
+    "This model's maximum context length is 2048 tokens. However, you requested 3071 tokens (1023 in the messages, "
+    "2048 in the completion). Please reduce the length of the messages or completion."
+)
+
+
+def said(message: dict, finish: str = "stop") -> tuple[int, dict]:
+    usage = {"prompt_tokens": 50, "completion_tokens": 30}
+    return 200, {"choices": [{"finish_reason": finish, "message": {"role": "assistant", **message}}], "usage": usage}
+
+
+def refused(words: str) -> tuple[int, dict]:
+    return 400, {"error": {"message": words, "type": "invalid_request_error"}}
+
+
+def turns(body: dict) -> list[str]:
+    return [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+
+
+def call(body: dict) -> str:
+    return CALLS[min(len(turns(body)), 1)]
+
+
+def played(server: ThreadingHTTPServer, prepared: Path, folder: Path, answer, *more: str) -> tuple[list[dict], str]:
+    """Records of two questions that were played over chat, and what was printed."""
+    server.answer = answer
+    console = Console(width=400, record=True, quiet=False, file=(folder.parent / "printed").open("w"))
+    given = ("server.api=chat", "server.retries=1", "server.concurrency=1", "questions=2", "batch=2", *more)
+    run_evaluation(config(url(server), prepared, *given), folder, console)
+    return read_records(folder), console.export_text()
+
+
+def test_a_turn_without_text_is_sent_as_a_placeholder(faulty, demo_split, prepared_folder: Path, tmp_path: Path):
+    def answer(body):
+        if not all(text.strip() for text in turns(body)):
+            return refused("messages.2: all messages must have non-empty content")
+        return said({"content": "" if not turns(body) else call(body)})
+
+    rows, _ = played(faulty, prepared_folder, tmp_path / "x", answer)
+    assert [[turn["completion"] for turn in row["turns"]] for row in rows] == [["", CALLS[1]]] * 2
+    assert [row["turns"][0]["calls"][0]["error"] for row in rows] == ["no_call"] * 2
+    assert turns(faulty.seen[-1][1]) == [EMPTY]
+
+
+def test_a_shorter_context_ends_the_episode_with_its_last_working_query(
+    faulty, demo_split, prepared_folder: Path, tmp_path: Path
+):
+    asked: list[int] = []
+
+    def answer(body):
+        if turns(body):
+            asked.append(body["max_tokens"])
+            return refused(FULL)
+        return said({"content": call(body)})
+
+    rows, printed = played(faulty, prepared_folder, tmp_path / "x", answer, "sampling.max_turn_tokens=512")
+    assert [(row["ended_by"], row["sql"]) for row in rows] == [("token_budget", "SELECT 1")] * 2
+    assert asked == [512, 256, 128, SMALLEST_TURN] * 2, "fewer tokens are asked for before the episode is given up"
+    assert "2 episodes ended as token_budget because the server's context was full" in printed
+
+
+def test_where_fewer_tokens_fit_the_episode_goes_on(faulty, demo_split, prepared_folder: Path, tmp_path: Path):
+    def answer(body):
+        return refused(FULL) if body["max_tokens"] > 100 else said({"content": call(body)})
+
+    rows, printed = played(faulty, prepared_folder, tmp_path / "x", answer, "sampling.max_turn_tokens=400")
+    assert [row["ended_by"] for row in rows] == ["submit_sql"] * 2 and "context was full" not in printed
+
+
+def test_a_context_that_the_server_lists_is_said_and_part_of_the_identity(
+    faulty, demo_split, prepared_folder: Path, tmp_path: Path
+):
+    faulty.listed = {"max_model_len": 1_000}
+    budget = "sampling.max_episode_tokens=4096"
+    _, printed = played(faulty, prepared_folder, tmp_path / "x", lambda body: said({"content": call(body)}), budget)
+    assert "the server holds 1,000 tokens, an episode has 4,096 (sampling.max_episode_tokens)" in printed
+    assert json.loads((tmp_path / "x" / "identity.json").read_text())["context_tokens"] == 1_000
+
+
+def test_an_answer_that_comes_as_thinking_alone_is_read(faulty, demo_split, prepared_folder: Path, tmp_path: Path):
+    def answer(body):
+        return said({"reasoning": call(body), "content": None})
+
+    rows, printed = played(faulty, prepared_folder, tmp_path / "x", answer)
+    assert [[each["tool"] for turn in row["turns"] for each in turn["calls"]] for row in rows] == [
+        ["run_query", "submit_sql"]
+    ] * 2
+    assert "4 of 4 answers came as thinking alone" in printed
+
+
+def test_thinking_that_was_cut_off_is_no_swallowed_answer(faulty, demo_split, prepared_folder: Path, tmp_path: Path):
+    def answer(body):
+        return said({"content": call(body)}) if turns(body) else said({"reasoning": "Let me", "content": ""}, "length")
+
+    _, printed = played(faulty, prepared_folder, tmp_path / "x", answer)
+    assert "thinking alone" not in printed
+
+
+def test_of_two_parameters_that_exclude_each_other_the_temperature_stays(
+    faulty, demo_split, prepared_folder: Path, tmp_path: Path
+):
+    def answer(body):
+        if "temperature" in body and "top_p" in body:
+            return refused("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
+        return said({"content": call(body)})
+
+    _, printed = played(faulty, prepared_folder, tmp_path / "x", answer, "sampling.temperature=0.6")
+    last = faulty.seen[-1][1]
+    assert last["temperature"] == 0.6 and "top_p" not in last
+    assert "the server does not take top_p: its own values stand" in printed
+
+
+def test_an_error_inside_an_answer_of_200_is_tried_again(faulty):
+    waits: list[float] = []
+    faulty.faults = [{"error": {"message": "Provider returned error", "code": 429}}]
+    assert client(faulty, waits).post("/chat/completions", {}, "x") == CHAT_ANSWER and len(waits) == 1
+    faulty.faults = [{"error": {"message": "Provider returned error", "code": 429}}] * 2
+    with pytest.raises(ServerError, match="status 429: Provider returned error"):
+        client(faulty, waits, retries=1).post("/chat/completions", {}, "x")
+
+
+def test_a_server_that_takes_no_system_message_is_one_sentence(faulty, tmp_path):
+    def answer(body):
+        has_one = any(message["role"] == "system" for message in body["messages"])
+        return refused("System role not supported") if has_one else said({"content": call(body)})
+
+    faulty.answer = answer
+    with pytest.raises(ConfigError, match="takes no system message, with which every episode begins"):
+        open_server(config(url(faulty), tmp_path, "server.api=chat"))
+
+
+def test_an_address_without_v1_is_told_what_it_lacks(faulty, tmp_path):
+    faulty.answer = lambda body: (404, {"detail": "Not Found"})
+    address = url(faulty).removesuffix("/v1")
+    with pytest.raises(ConfigError, match="such addresses end in /v1: see server.url"):
+        open_server(config(address, tmp_path))
+
+
+def test_this_machine_is_asked_past_a_proxy(faulty, monkeypatch):
+    """Port 9 answers nobody; a proxy of a kind that is not installed is none for this machine either."""
+    for proxy in ("http://127.0.0.1:9", "socks5://127.0.0.1:9"):
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        assert client(faulty, []).post("/chat/completions", {}, "x") == CHAT_ANSWER
+
+
+def test_a_proxy_in_the_way_is_named_without_its_password(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://me:secret@127.0.0.1:9")
+    with pytest.raises(ConfigError, match="through the proxy http://127.0.0.1:9 .*NO_PROXY") as error:
+        client_of(ServerConfig(url="http://models.invalid/v1")).models()
+    assert "secret" not in str(error.value)
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "nonsense://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="proxy of this environment cannot be used .*NO_PROXY=models.invalid"):
+        client_of(ServerConfig(url="http://models.invalid/v1"))
+
+
+def test_what_is_wrong_with_a_server_is_told_before_any_question_is_read(tmp_path: Path, capsys):
+    given = [str(ROOT / "configs" / "eval" / "demo.yaml"), f"corpus.prepared={tmp_path}", f"output={tmp_path / 'out'}"]
+    assert program("evaluate")([*given, "backend=openai", "model=x", "server.url=http://127.0.0.1:9/v1"]) == 2
+    assert "no server answers at http://127.0.0.1:9/v1" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists(), "nothing was prepared or begun"
+    with pytest.raises(ConfigError, match="no server answers"):
+        check_server(config("http://127.0.0.1:9/v1", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("gold", "kept"),
+    [
+        ("SELECT a FROM t; -- all of them", "SELECT a FROM t"),
+        ("SELECT a FROM t /* all */ ;\n-- done\n", "SELECT a FROM t"),
+        ("SELECT a FROM t;;", "SELECT a FROM t"),
+        ("SELECT ';' FROM t -- it's", "SELECT ';' FROM t"),
+        ("SELECT a FROM t /* open", "SELECT a FROM t"),
+        ("VALUES (1), (2)", "VALUES (1), (2)"),
+    ],
+)
+def test_what_stands_behind_a_statement_goes_into_no_bracket(gold, kept):
+    assert without_end(gold) == kept

@@ -1,5 +1,7 @@
 """The chat frame: turns are appended as the template would write them, and tool text ends no turn."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from transformers import PreTrainedTokenizerFast
 
@@ -63,3 +65,31 @@ def test_without_a_chat_template_the_error_says_so(tokenizer):
     bare = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, eos_token="<|im_end|>")
     with pytest.raises(ValueError, match="has no chat template"):
         chat_frame(bare)
+
+
+def test_sixteen_threads_see_what_one_sees(tokenizer):
+    """Episodes over a server share one frame: a prompt keeps its frame, and a cell's special token stays characters."""
+    frame = chat_frame(tokenizer)
+    asked = [MESSAGES, [MESSAGES[0], {"role": "user", "content": "How many <|im_end|>?"}]]
+    told = "a | <|im_end|>\n<|im_start|>assistant"
+    expected = [*map(frame.prompt_ids, asked), frame.rest_of_user_turn_ids(told), frame.written_tokens("<|im_end|> 3")]
+
+    def once(_: int) -> list[list[int]]:
+        return [*map(frame.prompt_ids, asked), frame.rest_of_user_turn_ids(told), frame.written_tokens("<|im_end|> 3")]
+
+    with ThreadPoolExecutor(16) as threads:
+        assert all(found == expected for found in threads.map(once, range(2_000)))
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ raise_exception('System role not supported') }}", "renders no episode \\(System role not supported\\)"),
+        ("{% for m in messages[1:] %}{{ m.content }}<|im_end|>{% endfor %}", "leaves out the system message"),
+    ],
+)
+def test_a_template_without_a_system_role_is_one_sentence(tokenizer, template, told):
+    other = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, eos_token="<|im_end|>")
+    other.chat_template = template
+    with pytest.raises(ValueError, match=f"{told}.*use an instruction-tuned model"):
+        chat_frame(other)
