@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from sqale_grpo.corpus.draws import Measured, luck_with
 from sqale_grpo.corpus.files import file_name
-from sqale_grpo.corpus.question import CorpusError, Question
+from sqale_grpo.corpus.question import CorpusError, Question, split_evidence
 from sqale_grpo.env.files import whole_file
 
 INDEX, DATABASES, DROPPED, MARKER = "index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json"
@@ -87,20 +87,23 @@ class PreparedCorpus:
     def __reduce__(self) -> tuple:
         return open_prepared, (self.directory,)
 
-    def question(self, index: int, phrasing: random.Random | None = None) -> Question:
+    def question(self, index: int, phrasing: random.Random | None = None, with_evidence: bool = False) -> Question:
         """Question number ``index``. ``phrasing`` draws one of its usable wordings uniformly; without it, the first.
 
-        Raises IndexError.
+        ``with_evidence``: in the wording that carries its evidence, if it has one, the two apart. Raises IndexError.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"question {index} of {len(self)}")
         row = self._group(index // GROUP)[index % GROUP]
         texts = row["phrasings"]
+        text, evidence = texts[0] if phrasing is None else phrasing.choice(texts), row["evidence"]
+        if with_evidence:
+            text, evidence = next(filter(None, map(split_evidence, texts)), (text, evidence))
         return Question(
             question_id=row["question_id"],
             db_id=row["db_id"],
-            text=texts[0] if phrasing is None else phrasing.choice(texts),
-            evidence=row["evidence"],
+            text=text,
+            evidence=evidence,
             gold_sql=row["gold_sql"],
             gold_tables=tuple(row["gold_tables"]),
             difficulty=row["difficulty"],

@@ -53,6 +53,15 @@ class Question:
     copies: tuple[int, ...] = ()
 
 
+EVIDENCE = ", evidence: "  # between question and evidence in SQaLe's wording evidence_supported
+
+
+def split_evidence(text: str) -> tuple[str, str] | None:
+    """Question and evidence of a wording that carries both, as SQaLe writes it; None for any other wording."""
+    question, _, evidence = text.partition(EVIDENCE)
+    return (question.strip(), evidence.strip()) if question.strip() and evidence.strip() else None
+
+
 DatabaseRecipe = Path | dict[str, Any]  # a SQLite file to link, or a schema row of SQaLe to build
 
 

@@ -58,11 +58,12 @@ def benchmark_table(evaluations: Sequence[Evaluation]) -> Table:
         cells = []
         for name, metric in columns:
             here = select(mine, benchmark=name)
-            cells.append(figure(here, metric, published=card.get(name)) if here else None)
+            known = card.get(name) if metric == published.verdict(name) else None
+            cells.append(figure(here, metric, published=known) if here else None)
         table.add(policy_label(mine), (cell.text() if cell else NOTHING for cell in cells))
         table.figures += filter(None, cells)
         if card:
-            values = [card.get(name) if metric == "equivalent" else None for name, metric in columns]
+            values = [card.get(name) if metric == published.verdict(name) else None for name, metric in columns]
             table.add(f"… published: {card_name(mine)}", (NOTHING if v is None else f"{v:.1f}" for v in values))
     return table
 
@@ -119,8 +120,8 @@ def compute_table(evaluations: Sequence[Evaluation], benchmark: str, difficulty:
     """Size against compute (card: "Highlights"); of one difficulty where one is named.
 
     TFLOPs a question are 2 x parameters x tokens: every token once, as with a cache of the context between turns, or
-    the whole context again at every turn. The card does not say which; 224 at 2B are about 59,600 tokens, more than an
-    episode's budget of 12,288 holds, so it counts the context again.
+    the whole context again at every turn, of which the latter fits all 25 published models. These follow the policies
+    on the questions that they were asked: the moderate ones of SQaLe test, in full schemas.
     """
     mine = select(evaluations, benchmark=benchmark)
     title = f"{benchmark_name(benchmark)}: accuracy (%) and compute a question" + (difficulty and f", {difficulty}")
@@ -135,18 +136,29 @@ def compute_table(evaluations: Sequence[Evaluation], benchmark: str, difficulty:
         table.add(labels, [f"{parameters:,.0f}" if parameters else NOTHING, accuracy, *cells])
         table.figures += figures.values()
         if card:
-            known = [f"{card[2]:,.0f}", f"{card[0]:.1f}", NOTHING, NOTHING, NOTHING, f"{card[1]:,.0f}"]
-            table.add([f"… published: {card_name(here)}", ""], known)
+            table.add([f"… published: {card_name(here)}", ""], _published_compute(card))
+    if any(_as_published(here, difficulty) for _, here in by_policy_and_size(mine)):
+        for name, known in sorted(published.COMPUTE.items(), key=lambda pair: pair[1][1]):
+            table.add([f"published: {name}", size_name("full")], _published_compute(known))
     table.notes.append(
-        "TFLOPs = 2 x parameters x tokens / 10^12. Which tokens the card counts it does not say; its figures are over "
-        "the budget of an episode, so they stand beside those that count the context again at every turn."
+        "TFLOPs = 2 x parameters x tokens / 10^12, of mixture-of-experts models all parameters. Published figures "
+        "count the context again at every turn."
     )
     return table
 
 
-def _card_compute(here: Sequence[Evaluation], difficulty: str) -> tuple[float, float, float] | None:
+def _published_compute(known: tuple[float, float, float]) -> list[str]:
+    """Cells of a published model, under the columns of the table."""
+    accuracy, tflops, parameters = known
+    return [f"{parameters:,.0f}", f"{accuracy:.1f}", *[NOTHING] * (len(COMPUTE_METRICS) - 1), f"{tflops:,.0f}"]
+
+
+def _as_published(here: Sequence[Evaluation], difficulty: str) -> bool:
+    """Whether evaluations asked what the published models were asked."""
     bands = ("sqale", f"sqale-{published.COMPUTE_DIFFICULTY}")  # the band may be all that was played
     moderate = difficulty == published.COMPUTE_DIFFICULTY
-    if not (moderate and here[0].schema == "full" and here[0].benchmark in bands):
-        return None
-    return published.COMPUTE.get(card_name(here) or "")
+    return moderate and here[0].schema == "full" and here[0].benchmark in bands
+
+
+def _card_compute(here: Sequence[Evaluation], difficulty: str) -> tuple[float, float, float] | None:
+    return published.COMPUTE.get(card_name(here) or "") if _as_published(here, difficulty) else None

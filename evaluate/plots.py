@@ -98,8 +98,12 @@ def compute_plot(evaluations: Sequence[Evaluation], benchmark: str, path: Path) 
             drawn += 1
     if not drawn:
         return None
-    for name, (accuracy_known, tflops, _) in published.COMPUTE.items() if benchmark == "sqale" else ():
-        axes.plot([tflops], [accuracy_known], "D", color="none", markeredgecolor="0.4", label=f"{name}, published")
+    known = published.COMPUTE if benchmark == "sqale" else {}
+    if known:
+        points = [(tflops, accuracy_known) for accuracy_known, tflops, _ in known.values()]
+        axes.plot(*zip(*points, strict=True), "D", color="none", markeredgecolor="0.4", label="published")
+        for name, at in zip(known, points, strict=True):
+            axes.annotate(name, at, (3, 3), textcoords="offset points", fontsize=5, color="0.4")
     axes.set_xscale("log")
     axes.set_xlabel("TFLOPs a question (2 x parameters x tokens, each turn's context again)")
     axes.set_ylabel("accuracy, %")

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqale_grpo.curriculum.buckets import NAMES
 from sqale_grpo.report.counts import TIERS
-from sqale_grpo.report.curves import GAPS, LEVELS, MASKED, OFF_POLICY, STAGES, Curves, ends, stages
+from sqale_grpo.report.curves import GAPS, MASKED, OFF_POLICY, STAGES, Curves, ends, published_curve, stages
 
 Series = dict[str, Any]
 LINES = ("solid", "dash", "dot")
@@ -16,7 +16,8 @@ LINES = ("solid", "dash", "dot")
 class Chart:
     """One chart. ``unit``: share, number or seconds. ``stacked`` charts show one run at a time.
 
-    ``series``: (name in the curves, label, colour, line) of a run; ``levels``: published metrics drawn beside them.
+    ``series``: (name in the curves, label, colour, line) of a run; ``published``: metrics whose published curve is
+    drawn beside them.
     """
 
     key: str
@@ -26,7 +27,7 @@ class Chart:
     series: Callable[[Curves], Sequence[tuple[str, str, str, str]]]
     stacked: bool = False
     one_run: bool = False
-    levels: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
     anchors: bool = False
 
 
@@ -75,7 +76,7 @@ CHARTS = (
         "collapse: the policy is paid for wrong answers that run.",
         "share",
         _fixed(("equivalent", "equivalent", "run", "solid"), ("executable", "executable", "run", "dash")),
-        levels=("equivalent",),
+        published=("equivalent",),
     ),
     Chart(
         "invalid",
@@ -83,7 +84,7 @@ CHARTS = (
         "Answers that SQLite's parser refuses, and empty ones.",
         "share",
         _fixed(("invalid", "invalid", "run", "solid")),
-        levels=("invalid",),
+        published=("invalid",),
     ),
     Chart(
         "reward",
@@ -98,7 +99,7 @@ CHARTS = (
         "Tool calls (solid) and rounds (dashed) an episode. Calls above rounds: the policy batches its calls.",
         "number",
         _fixed(("tool_calls", "tool calls", "run", "solid"), ("rounds", "rounds", "run", "dash")),
-        levels=("rounds", "calls"),
+        published=("tool_calls", "rounds"),
     ),
     Chart("ended", "How episodes end", "Share of the update's episodes.", "share", _ended, stacked=True),
     Chart(
@@ -196,10 +197,11 @@ def _chart(chart: Chart, runs: Sequence[tuple[str, Curves, bool]]) -> dict[str, 
         ]
         series += drawn
         words.append(_in_words(name, drawn, chart.unit, len(curves.updates)))
-    levels = [
-        {"label": f"published {level.metric}", "x": [level.start, level.end], "low": level.low, "high": level.high}
-        for level in LEVELS
-        if level.metric in chart.levels and any(papers for _, _, papers in runs)
+    points = published_curve() if any(papers for _, _, papers in runs) else {}
+    published = [
+        {"label": f"published {metric.replace('_', ' ')}", "x": points["updates"], "y": points[metric]}
+        for metric in chart.published
+        if points
     ]
     return {
         "key": chart.key,
@@ -209,7 +211,7 @@ def _chart(chart: Chart, runs: Sequence[tuple[str, Curves, bool]]) -> dict[str, 
         "stacked": chart.stacked,
         "one_run": chart.stacked or chart.one_run,
         "series": series,
-        "levels": levels,
+        "published": published,
         "anchors": [{"run": n, "x": curves.anchors} for n, (_, curves, _) in enumerate(runs)] if chart.anchors else [],
         "words": words,
     }

@@ -1,13 +1,14 @@
 """A run's curves: what each update counted and measured, what was planned, and what the charts draw of both.
 
-The published training curve of the paper's run, as levels over spans of updates; nobody has published its points.
-
-Source: the authors' project page (SQaLe run, logged every 6 updates up to update 1,658). A span without a published
-end is drawn to that last logged update, which is our reading.
+The published training curve of the paper's run stands beside them: 277 points of the authors' project page (SQaLe run,
+logged every 6 updates up to update 1,658 of 1,800), in ``assets/published_curve.json``.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sqale_grpo.curriculum import gate_probability
@@ -17,29 +18,21 @@ from sqale_grpo.report.episodes import finite
 from sqale_grpo.report.folders import RunFolder
 from sqale_grpo.settings.keys import Config
 
-LAST = 1_658
+PUBLISHED = Path(__file__).parent / "assets" / "published_curve.json"
 
 
-@dataclass(frozen=True)
-class Level:
-    """A published mean of ``metric`` over the updates ``start`` … ``end``; ``high`` where a range was published."""
+@cache
+def published_curve() -> dict[str, list[float]]:
+    """The published points by metric: shares and counts an episode; ``updates``: the middle of a point's window.
 
-    metric: str
-    start: int
-    end: int
-    low: float
-    high: float | None = None
-
-
-LEVELS = (
-    Level("invalid", 0, 30, 0.43),
-    Level("equivalent", 0, 30, 0.12),
-    Level("invalid", LAST - 200, LAST, 0.01),  # "under 1%"
-    Level("equivalent", LAST - 200, LAST, 0.45),
-    Level("rounds", 0, LAST, 5.6, 6.8),
-    Level("calls", 0, 800, 6.0),
-    Level("calls", 1_300, LAST, 19.3),
-)
+    A published point at step s is the mean over the updates s - 6 ... s - 1, counted from 0; the last, at 1,658, over
+    what was logged since the one before.
+    """
+    values = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    del values["source"]
+    steps = values.pop("updates")
+    starts = [0, *steps[:-1]]
+    return {"updates": [(start + step - 1) // 2 for start, step in zip(starts, steps, strict=True)], **values}
 
 
 def is_papers_run(config: Config | None) -> bool:

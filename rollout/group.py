@@ -29,6 +29,7 @@ class EpisodeSettings:
     episode: EpisodeLimits
     prompts: Prompts
     evidence: bool
+    with_evidence: bool  # ask in the wording that carries its evidence
     schema: str  # which tables exist: gold, distractors:N, full, sampled
     sizes: tuple[int, int]  # smallest and largest target of ``sampled``
     gold_seconds: float
@@ -47,6 +48,7 @@ def episode_settings(config: Config | EvaluationConfig, schema: str) -> EpisodeS
         episode=env.episode_limits(),
         prompts=read_prompts(env.prompts),
         evidence=config.corpus.evidence,
+        with_evidence=config.corpus.phrasing == "evidence",
         schema=schema,
         sizes=config.sampler.sizes(),
         gold_seconds=config.reward.gold_seconds,
@@ -88,7 +90,7 @@ def drawn(
 ) -> tuple[Question, Sequence[str]]:
     """Question ``index`` in the phrasing, and the tables, that the draw (seed, update) gives it."""
     plain = corpus.question(index)
-    question = corpus.question(index, rng("phrasing", *draw, plain.question_id))
+    question = corpus.question(index, rng("phrasing", *draw, plain.question_id), settings.with_evidence)
     graph = SchemaGraph.from_file(corpus.database(question.db_id))
     chance = rng("tables", *draw, question.question_id)
     return question, select_tables(graph, question.gold_tables, settings.schema, chance, *settings.sizes)

@@ -36,7 +36,13 @@ def run_evaluation_config(config: Config, name: str, model: str | Path) -> Evalu
     )
 
 
-OF_TRAINING = ("corpus.source", "corpus.prepared", "corpus.evidence", "reward.gold_seconds")  # keys of both
+OF_TRAINING = (
+    "corpus.source",
+    "corpus.prepared",
+    "corpus.evidence",
+    "corpus.phrasing",
+    "reward.gold_seconds",
+)  # keys of both
 OF_ITS_EVALUATION = ("max_turn_tokens", "max_episode_tokens")
 OF_THE_MACHINE = ("env.workers", "env.query_seconds")
 

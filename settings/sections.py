@@ -18,6 +18,7 @@ from sqale_grpo.settings.sampling import Sampling
 SOURCES = ("card", "page", "earlier", "assumption", "ours")
 CORPORA = ("sqale", "bird", "synsql", "ehrsql", "spider", "jsonl", "demo")
 DTYPES = ("bfloat16", "float32")
+PHRASINGS = ("drawn", "evidence")
 DEMO_PAIRS = ("demo_tables", "demo_schemas", "demo_questions")
 
 Rule = tuple[str, bool, str]  # a key of the section (of the whole configuration: dotted), does it hold, what to say
@@ -52,6 +53,13 @@ class CorpusConfig:
     limit: int | None = key(None, "ours", "prepare the first so many questions only; null takes all", low=1)
     difficulties: list[str] = key([], "card", "difficulty bands to take questions from; empty takes all")
     evidence: bool = key(True, "assumption", "show BIRD's evidence or SynSQL's external knowledge after the question")
+    phrasing: str = key(
+        "drawn",
+        "assumption",
+        "which wording of a SQaLe question is asked: drawn: one of its usable ones; evidence: the one that carries its "
+        "evidence, which is shown as such; a question without one is drawn",
+        choices=PHRASINGS,
+    )
     demo_tables: list[int] = key([3, 120], "ours", "demo corpus: fewest and most tables of a schema", low=2)
     demo_rows: int = key(70, "ours", "demo corpus: rows of a table", low=1)
     demo_schemas: list[int] = key([160, 60], "ours", "demo corpus: schemas of the train and the test split", low=1)

@@ -54,18 +54,17 @@ function chartLines(chart, data, run, updates) {
     if (updates.length < SMOOTH_FROM || line.planned) return [{ ...line, raw: line.values }];
     const faint = { ...line, stroke: `${line.stroke}38`, width: 1, silent: true, dash: undefined };
     return [faint, { ...line, raw: line.values, values: movingMean(line.values, Math.round(updates.length / 40)) }];
-  }).concat(levelLines(chart, updates));
+  }).concat(publishedLines(chart, updates));
 }
 
-// Published levels within the drawn updates: dotted, from edge to edge of their span.
-function levelLines(chart, updates) {
-  const last = updates[updates.length - 1];
-  return chart.levels.filter((level) => level.x[0] <= last).flatMap((level) => [level.low, level.high].filter((value) => value !== null)
-    .map((value) => {
-      const values = updates.map((update) => (update >= level.x[0] && update <= level.x[1] ? value : null));
-      return { label: level.high === null ? level.label : `${level.label}, ${value === level.low ? "lowest" : "highest"}`,
-        values, raw: values, stroke: color("muted"), dash: DASHES.dot };
-    }));
+// Published curves as far as the drawn updates go: dotted, their points joined.
+function publishedLines(chart, updates) {
+  const places = new Map(updates.map((update, place) => [update, place]));
+  return chart.published.map(({ label, x, y }) => {
+    const values = updates.map(() => null);
+    x.forEach((update, point) => { if (places.has(update)) values[places.get(update)] = y[point]; });
+    return { label, values, raw: values, stroke: color("muted"), dash: DASHES.dot, joined: true };
+  });
 }
 
 function chartOptions(chart, lines, updates, anchors, width) {
@@ -84,7 +83,7 @@ function chartOptions(chart, lines, updates, anchors, width) {
     ],
     series: [
       { label: "update", value: (_, value) => value ?? "" },
-      ...lines.map((line) => ({ label: visible(line.label), stroke: line.stroke, fill: line.fill, dash: line.dash, width: line.width ?? (chart.stacked ? 0.5 : 2),
+      ...lines.map((line) => ({ label: visible(line.label), stroke: line.stroke, fill: line.fill, dash: line.dash, width: line.width ?? (chart.stacked ? 0.5 : 2), spanGaps: line.joined,
         class: line.silent ? "silent" : "drawn", value: (_, value, __, place) => (place === null ? "" : format(line.raw?.[place], chart.unit)),
         points: { show: !chart.stacked && updates.length < 3 } })),
     ],

@@ -119,6 +119,26 @@ def test_sqale_end_to_end(tmp_path: Path) -> None:
     ]
 
 
+def test_a_question_is_asked_in_the_wording_that_carries_its_evidence(tmp_path: Path) -> None:
+    hint = "Cities, evidence: and towns, have names."
+    both = f"Which city?, evidence: {hint}"
+    questions = [
+        sqale_question(0, "a", "SELECT name FROM city", verbose="v?", casual="c?", evidence_supported=both),
+        sqale_question(1, "a", "SELECT id FROM city", verbose="v?", evidence_supported="Which?, evidence: "),
+    ]
+    shards = [[schema("a", "CREATE TABLE city (id int8 PRIMARY KEY, name Varchar(20));", {"city": [{"id": 1}]})]]
+    corpus = prepare(
+        "sqale", sqale_folder(tmp_path / "in", questions, shards), tmp_path / "out", workers=1, progress=False
+    )
+    asked = [corpus.question(0, random.Random(seed), True) for seed in range(20)]
+    assert {(each.text, each.evidence) for each in asked} == {
+        ("Which city?", "Cities, evidence: and towns, have names.")
+    }
+    assert (corpus.question(1, None, True).text, corpus.question(1, None, True).evidence) == ("v?", "")
+    drawn = {corpus.question(0, random.Random(seed)).text for seed in range(200)}
+    assert drawn == {"v?", "c?", both}, "without the key the wording is one of all"
+
+
 @pytest.mark.full
 def test_demo_goes_the_same_way(tmp_path: Path) -> None:
     train = prepare("demo", None, tmp_path / "train", limit=60, workers=1, progress=False, seed=3)

@@ -125,7 +125,22 @@ def test_published_figures_stand_beside_the_same_model(tmp_path):
     assert ["… published: MSQaLe", "", "88", "–", "61", "55", "–"] in by_name["literals_sqale"].rows
     known = next(cells for cells in by_name["compute_sqale_moderate"].rows if "published" in cells[0])
     assert known[3] == "52.0" and known[-1] == "224"
-    assert by_name["compute_sqale_moderate"].rows[0][-1].startswith("5.6 ")  # 2 x 2e9 x 1,400 tokens
+    compute = by_name["compute_sqale_moderate"]
+    assert compute.rows[0][-1].startswith("5.6 ")  # 2 x 2e9 x 1,400 tokens
+    models = [row for row in compute.rows if row[0].startswith("published: ")]
+    assert len(models) == 25 and models[0][0] == "published: MBIRD" and models[-1][0] == "published: Llama-3.3-70B"
+    assert models[-1][1:] == ["Full schema", "70,000,000,000", "49.0", "–", "–", "–", "3,154"]
+    assert not any("published: " in row[0] for row in by_name["compute_sqale"].rows), "these are of moderate questions"
+
+
+def test_birds_published_figures_stand_under_its_own_verdict(tmp_path):
+    """Cards of the authors' earlier runs give BIRD both ways, and 52.3 is their official figure."""
+    name, rows = "trl-lab/qwen3.5-2b-grpo-sqale", answers(12, official=True)
+    write_evaluation(tmp_path / "a", rows, model=name, benchmark="bird")
+    table = tables.benchmark_table(tables.read_evaluations([tmp_path]))
+    assert table.head[1:] == ["BIRD dev", "BIRD dev, its own verdict"]
+    assert table.rows[1] == ["… published: MSQaLe", "–", "52.3"]
+    assert [each.published for each in table.figures] == [None, 52.3]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sqale_grpo.curriculum import MixtureSchedule
 from sqale_grpo.report.alarms import alarms
 from sqale_grpo.report.charts import chart_data
 from sqale_grpo.report.counts import CountReader, RecordedGroup, count_file
-from sqale_grpo.report.curves import Curves, is_papers_run, planned, run_curves
+from sqale_grpo.report.curves import Curves, is_papers_run, planned, published_curve, run_curves
 from sqale_grpo.report.episodes import choose_groups
 from sqale_grpo.report.folders import RunFolder, open_folder
 from sqale_grpo.report.page import group_shares
@@ -73,7 +73,7 @@ def test_the_plan_is_the_schedules(tmp_path: Path) -> None:
     assert curves["gate_planned"][:4] == pytest.approx([1, 2 / 3, 1 / 3, 0])
 
 
-def test_published_levels_come_with_the_papers_run_alone() -> None:
+def test_published_points_come_with_the_papers_run_alone() -> None:
     recipe = ROOT / "configs" / "recipe.yaml"
     papers = load_config([recipe, ROOT / "configs" / "corpus" / "sqale.yaml"])
     bird = load_config([recipe, ROOT / "configs" / "corpus" / "bird.yaml"])
@@ -83,9 +83,26 @@ def test_published_levels_come_with_the_papers_run_alone() -> None:
     assert not is_papers_run(short)
     curves = Curves([0, 1], 288, {"tool_calls": [6.0, 6.1], "equivalent": [0.1, 0.12]})
     shape = {chart["key"]: chart for chart in chart_data([("a", curves, True)])}["shape"]
-    levels = {(tuple(level["x"]), level["low"], level["high"]) for level in shape["levels"]}
-    assert levels == {((0, 1658), 5.6, 6.8), ((0, 800), 6.0, None), ((1300, 1658), 19.3, None)}
-    assert not any(chart["levels"] for chart in chart_data([("a", curves, False)]))
+    calls, rounds = shape["published"]
+    assert (calls["label"], rounds["label"]) == ("published tool calls", "published rounds")
+    assert len(calls["x"]) == len(calls["y"]) == len(rounds["y"]) == 277
+    assert (calls["x"][:2], calls["y"][0], rounds["y"][0]) == ([2, 8], 7.302, 6.647)
+    assert (calls["x"][-2:], calls["y"][-1]) == ([1652, 1656], 20.271)
+    assert not any(chart["published"] for chart in chart_data([("a", curves, False)]))
+
+
+def test_published_points_are_what_the_page_says_of_them() -> None:
+    """First 30 updates: 43% invalid, 12% equivalent; the last 200: under 1% and 45%. Each is a mean of 864 episodes."""
+    points = published_curve()
+    first, last = [at < 30 for at in points["updates"]], [at >= 1_458 for at in points["updates"]]
+
+    def mean(metric: str, chosen: list[bool]) -> float:
+        values = [value for value, wanted in zip(points[metric], chosen, strict=True) if wanted]
+        return sum(values) / len(values)
+
+    assert (round(mean("invalid", first), 2), round(mean("equivalent", first), 2)) == (0.43, 0.12)
+    assert mean("invalid", last) < 0.01 and round(mean("equivalent", last), 2) == 0.45
+    assert all(abs(value * 864 - round(value * 864)) < 0.05 for value in points["equivalent"][:-1])
 
 
 def noisy(values: list[float], seed: int, spread: float = 0.03) -> list[float | None]:
