@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sqale_grpo.corpus.demo_words import TEXT_CONCEPTS
 from sqale_grpo.demo.model import SPECIAL_TOKENS
 from sqale_grpo.env.chance import rng
-from sqale_grpo.settings.keys import DemoPolicyConfig
+from sqale_grpo.settings.demo_policy import DemoPolicyConfig
 
 Tokens = tuple[list[int], list[int]]
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]

@@ -1,4 +1,4 @@
-"""95% intervals: Wilson for the rate of independent answers, paired for two runs, Student's t over several seeds.
+"""95% intervals: paired for two runs, Student's t over several seeds, the bootstrap. Wilson's is ``rollout.rates``.
 
 A rate or a mean is a sum of parts over a sum of weights (1 a part for a mean). The parts of one question belong
 together: the bootstrap, for what has no formula of its own, draws whole questions. All draws are seeded: the same rows
@@ -12,21 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
-Z95 = 1.959964
+from sqale_grpo.rollout.rates import Z95, Interval
+
 DRAWS = 2_000
 # 97.5% quantiles of Student's t with 1, 2 ... degrees of freedom.
 STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
-Interval = tuple[float, float]
 Part = tuple[str, float, float]  # question, part of the sum, part of the weight
 Table = dict[str, tuple[float, float]]  # sums of both by question
-
-
-def wilson(successes: int, n: int) -> Interval:
-    """Wilson's 95% interval of a rate."""
-    rate, z2 = successes / n, Z95**2
-    middle = (rate + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z95 / (1 + z2 / n) * math.sqrt(rate * (1 - rate) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def ratio(parts: Iterable[Part]) -> float | None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from sqale_grpo.evaluate.intervals import Interval, Part, paired_difference, ratio, seeds_interval, wilson
+from sqale_grpo.evaluate.intervals import Interval, Part, paired_difference, ratio, seeds_interval
+from sqale_grpo.rollout.rates import wilson
 
 Row = dict[str, Any]
 TIERS = ("equivalent", "executable", "parsable", "invalid")

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from sqale_grpo.corpus import PreparedCorpus
-from sqale_grpo.env.chance import key_int
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.files import hold_folder, write_whole
 from sqale_grpo.evaluate.backend import Backend
@@ -32,6 +31,7 @@ from sqale_grpo.evaluate.records import CONFIG, FAILED, SUMMARY, read_records, r
 from sqale_grpo.reward.ehrsql import ABSTAINS, Answered, abstention_scores, as_executed
 from sqale_grpo.rollout.group import episode_settings
 from sqale_grpo.rollout.play import TOOL_THREADS
+from sqale_grpo.settings.asked import choose_questions
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import open_split
 from sqale_grpo.settings.evaluation import (
@@ -115,30 +115,6 @@ def _held(folder: Path, share: Share) -> AbstractContextManager[Any]:
     if share.rank:
         return nullcontext()
     return hold_folder(folder, error=ConfigError, instead="set another name=...")
-
-
-def choose_questions(corpus: PreparedCorpus, count: int, seed: int, difficulties: Sequence[str] = ()) -> list[int]:
-    """Numbers, rising, of ``count`` questions drawn without repetition; the same seed gives the same for every model.
-
-    Those come first whose key of seed and ``question_id`` is lowest: a question that is missing on one machine changes
-    one of them. A corpus with fewer gives all. ``difficulties``: draw from these bands alone; ConfigError where none
-    is.
-    """
-    able = range(len(corpus)) if not difficulties else _of_bands(corpus, difficulties)
-    names = corpus.column("question_id")
-    drawn = sorted(able, key=lambda index: (key_int("evaluation questions", seed, names[index]), index))
-    return sorted(drawn[:count])
-
-
-def _of_bands(corpus: PreparedCorpus, difficulties: Sequence[str]) -> list[int]:
-    bands = corpus.column("difficulty")
-    able = [index for index, band in enumerate(bands) if band in difficulties]
-    if not able:
-        known = ", ".join(sorted(set(bands) - {""})) or "none"
-        raise ConfigError(
-            f"corpus.difficulties={list(difficulties)} leaves no question of {corpus.directory}; its bands are {known}"
-        )
-    return able
 
 
 def _play_missing(

@@ -27,6 +27,7 @@ class Chart:
     series: Callable[[Curves], Sequence[tuple[str, str, str, str]]]
     stacked: bool = False
     one_run: bool = False
+    joined: bool = False  # its values are far apart: points, joined by lines
     published: tuple[str, ...] = ()
     anchors: bool = False
 
@@ -85,6 +86,18 @@ CHARTS = (
         "share",
         _fixed(("invalid", "invalid", "run", "solid")),
         published=("invalid",),
+    ),
+    Chart(
+        "held_out",
+        "Held-out questions",
+        "Equivalent on the questions of evaluate.every, the same each time, with its 95% interval (dotted).",
+        "share",
+        _fixed(
+            ("held_out/equivalent", "equivalent", "run", "solid"),
+            ("held_out/equivalent_low", "lowest", "run", "dot"),
+            ("held_out/equivalent_high", "highest", "run", "dot"),
+        ),
+        joined=True,
     ),
     Chart(
         "reward",
@@ -196,7 +209,7 @@ def _chart(chart: Chart, runs: Sequence[tuple[str, Curves, bool]]) -> dict[str, 
             if any(value is not None for value in curves.get(key))
         ]
         series += drawn
-        words.append(_in_words(name, drawn, chart.unit, len(curves.updates)))
+        words.append(_in_words(name, drawn, chart.unit, 1 if chart.joined else len(curves.updates)))
     points = published_curve() if any(papers for _, _, papers in runs) else {}
     published = [
         {"label": f"published {metric.replace('_', ' ')}", "x": points["updates"], "y": points[metric]}
@@ -211,6 +224,7 @@ def _chart(chart: Chart, runs: Sequence[tuple[str, Curves, bool]]) -> dict[str, 
         "stacked": chart.stacked,
         "one_run": chart.stacked or chart.one_run,
         "series": series,
+        "joined": chart.joined,
         "published": published,
         "anchors": [{"run": n, "x": curves.anchors} for n, (_, curves, _) in enumerate(runs)] if chart.anchors else [],
         "words": words,

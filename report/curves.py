@@ -62,6 +62,7 @@ OFF_POLICY = {
 }
 GAPS = "importance/gap_from_"
 STAGES = "seconds/"
+HELD_OUT = ("equivalent", "equivalent_low", "equivalent_high")
 Values = list[float | None]
 
 
@@ -70,7 +71,8 @@ class Curves:
     """Series over ``updates`` by name; a value that an update lacks is None.
 
     Shares: the tiers, ``ended_by/…``, ``bucket/…`` (drawn), ``planned/…``, ``gate``, ``gate_planned``. ``seconds/…``
-    by stage. ``anchors``: the updates before which the reference policy became the policy.
+    by stage. ``held_out/…`` on the held-out questions. ``anchors``: the updates before which the reference policy
+    became the policy.
     """
 
     updates: list[int]
@@ -107,6 +109,10 @@ def run_curves(run: RunFolder, counts: Sequence[FileCounts]) -> Curves:
     for name in dict.fromkeys(name for values in run.metrics for name in values):
         if name not in series and name != "update":
             series[name] = [_number(metrics.get(u, {}).get(name)) for u in updates]
+    # After so many updates: drawn at the last of them, and at the first one before any.
+    lines = {max(0, line["update"] - 1): line for line in run.held_out}
+    for name in HELD_OUT:
+        series[f"held_out/{name}"] = [_number(lines.get(u, {}).get(name)) for u in updates]
     anchors: list[int] = []
     if run.config is not None:
         series |= planned(run.config, updates)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from sqale_grpo.env.errors import UserError
+from sqale_grpo.rollout.held_out import read_held_out
 from sqale_grpo.rollout.record import METRICS, read_metrics
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
@@ -38,7 +39,8 @@ class EvaluationFolder:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A training run. ``metrics``: one dict an update, rising; ``notes``: what could not be read, for the reader.
+    """A training run. ``metrics``: one dict an update, rising; ``held_out``: one each time its held-out questions were
+    played; ``notes``: what could not be read, for the reader.
 
     ``config`` is None where config.yaml is of a version whose keys are not known any more.
     """
@@ -50,6 +52,7 @@ class RunFolder:
     files: tuple[Path, ...]
     evaluations: tuple[EvaluationFolder, ...]
     notes: tuple[str, ...]
+    held_out: tuple[dict[str, Any], ...] = ()
 
 
 def open_folders(paths: Iterable[Path]) -> list[RunFolder | EvaluationFolder]:
@@ -103,6 +106,7 @@ def _open_run(path: Path, name: str) -> RunFolder:
         files=files,
         evaluations=tuple(evaluations),
         notes=(*notes, *damaged),
+        held_out=tuple(read_held_out(path)),
     )
 
 

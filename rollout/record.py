@@ -7,13 +7,16 @@ so it is whole or not there; a resumed run removes those after its checkpoint an
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqale_grpo.env.episode import Episode
 from sqale_grpo.env.files import read_json_lines, whole_file
+
+if TYPE_CHECKING:
+    from sqale_grpo.rollout.play import PlayedEpisode
 
 _CALL = pa.struct(
     {
@@ -56,6 +59,41 @@ SCHEMA = pa.schema(
         "written_tokens": pa.int32(),
     }
 )
+
+
+def episode_record(
+    played: "PlayedEpisode", update: int, bucket: str | None = None, advantage: float | None = None
+) -> dict[str, Any]:
+    """One episode as a row, with rounds and calls, of which metrics are made; held-out ones have no advantage."""
+    question, outcome = played.group.question, played.outcome
+    return {
+        "update": update,
+        "question_id": question.question_id,
+        "candidate": played.job.candidate,
+        "db_id": question.db_id,
+        "corpus": question.corpus,
+        "difficulty": question.difficulty,
+        "bucket": bucket,
+        "question": question.text,
+        "gold_sql": question.gold_sql,
+        "gold_tables": list(question.gold_tables),
+        "tables": list(played.group.tables),
+        "gated": played.job.gated,
+        "turns": turns_record(played.episode),
+        "opened_tables": sorted(played.episode.opened_tables),
+        "sql": played.answer,
+        "tier": outcome.tier,
+        "reward": None if outcome.tier == "void" else outcome.reward,
+        "f1": outcome.f1,
+        "join_share": outcome.join_share,
+        "agrees": outcome.agrees,
+        "error": outcome.message if outcome.tier == "void" else outcome.error,
+        "copy": outcome.copy,
+        "message": outcome.message,
+        "advantage": advantage,
+        "prompt_tokens": len(played.tokens.prompt_ids),
+        **played.facts,
+    }
 
 
 def turns_record(episode: Episode) -> list[dict[str, Any]]:

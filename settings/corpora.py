@@ -168,8 +168,13 @@ def open_split(corpus: CorpusConfig, split: str, seconds: float, env: EnvConfig,
 
 
 def check_run_prepared(config: Config) -> None:
-    """ConfigError where a run's questions are neither prepared, whole or as it draws them, nor can be."""
-    split = config.corpus.split
+    """ConfigError where a run's questions are neither prepared, whole or as it draws them, nor can be.
+
+    The held-out ones too, where it plays them.
+    """
+    split, held = config.corpus.split, config.evaluate.split
+    if config.evaluate.every and held != split:
+        check_prepared(config.corpus, held, gold_limit(config, held), config.copies(held), config.env)
     if not (prepared_folder(config, split) / MARKER).exists():
         check_prepared(config.corpus, split, gold_limit(config, split), config.copies(split), config.env)
 

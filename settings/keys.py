@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqale_grpo.curriculum import MixtureSchedule
+from sqale_grpo.settings.demo_policy import DemoPolicyConfig
 from sqale_grpo.settings.sections import (
     DTYPES,
     AskedConfig,
@@ -32,6 +33,7 @@ PAPER_UPDATES = 1_800
 SCALED = (
     *(("curriculum", name) for name in ("warmup_updates", "ramp_updates", "gate_updates")),
     *(("train", name) for name in ("anchor_updates", "save_updates")),
+    ("evaluate", "every"),
 )
 BACKENDS = ("transformers", "vllm_colocate", "vllm_server")
 
@@ -241,7 +243,12 @@ class TrainConfig(DeviceConfig):
 
 @dataclass
 class EvaluateConfig(AskedConfig, SamplingConfig):
-    """The evaluation that `sqale-grpo demo` makes before and after; a training run makes none."""
+    """The held-out questions: `sqale-grpo demo` plays them before and after, any run every so many updates if asked."""
+
+    every: int = key(0, "ours", "updates between two plays of them during training, from update 0 on; 0 never", low=0)
+    keep_best: bool = key(
+        False, "ours", "keep the checkpoint that was best on them too, as checkpoint-best; the card's is the last"
+    )
 
     split: str = key("test", "card", "split to evaluate on")
     query_seconds: float = evaluation_seconds()
@@ -251,45 +258,12 @@ class EvaluateConfig(AskedConfig, SamplingConfig):
 
     def rules(self, at: str) -> list[Rule]:
         """Those of both."""
-        return [*SamplingConfig.rules(self, at), *AskedConfig.rules(self, at)]
-
-
-@dataclass
-class DemoPolicyConfig:
-    """How `sqale-grpo demo build-policy` makes the policy that `model.path=demo` means; a run reads none of it."""
-
-    hidden_size: int = key(64, "ours", "width", low=8)
-    layers: str = key("lf", "ours", "l: linear attention (gated delta net), f: full attention, in order")
-    heads: int = key(2, "ours", "attention heads of either kind", low=1)
-    head_dim: int = key(128, "ours", "width of a full-attention head; under 64 copying is hard to learn", low=8)
-    linear_head_dim: int = key(32, "ours", "width of a linear-attention head", low=8)
-    vocab_size: int = key(1_200, "ours", "tokens of the byte-pair tokenizer, trained on the train split", low=300)
-    copy_loss: float = key(
-        0.05, "ours", "first and second stage, recall and copying: until the loss is under this", above=0
-    )
-    copy_max_steps: int = key(600, "ours", "the same: go on to the next after so many steps at the latest", low=1)
-    clean_steps: int = key(3_600, "ours", "third stage: steps on traces that make every look-up", low=2)
-    imperfect_steps: int = key(500, "ours", "fourth stage: steps on traces that skip look-ups", low=0)
-    careful_traces: int = key(3_000, "ours", "traces of the third stage, one a question", low=1)
-    imperfect_traces: int = key(3_000, "ours", "traces of the fourth stage, one a question", low=1)
-    max_tables: int | None = key(None, "ours", "most tables of a trace's database; null: sampler.max_tables", low=1)
-    look_tables: float = key(0.5, "ours", "fourth stage: probability of looking for the table's name", low=0, high=1)
-    look_columns: float = key(0.5, "ours", "fourth stage: probability of looking for the columns", low=0, high=1)
-    look_values: float = key(0.4, "ours", "fourth stage: probability of looking for a value", low=0, high=1)
-    try_query: float = key(
-        0.65, "ours", "fourth stage: probability of running the query before it is submitted", low=0, high=1
-    )
-    idle: float = key(0.1, "ours", "fourth stage: probability of a call that serves nothing", low=0, high=1)
-    muon_rate: float = key(0.01, "ours", "peak learning rate of the warm start for the matrices (Muon)", above=0)
-    learning_rate: float = key(0.01, "ours", "the same for the other weights (AdamW)", above=0)
-    batch_size: int = key(4, "ours", "traces a step", low=1)
-    floor: float = key(0.10, "ours", "equivalent rate under which GRPO is not begun", low=0, high=1)
-    seed: int = key(42, "ours", "seed of the policy; apart from the run's, so that runs share one policy", low=0)
-
-    def rules(self, at: str) -> list[Rule]:
-        """Of the kinds of layer."""
-        known = re.fullmatch(r"[lf]+", self.layers) is not None
-        return [("layers", known, f"must be a word of the letters l and f, not {self.layers!r}")]
+        played = "needs evaluate.every: the best is told by the held-out questions"
+        return [
+            *SamplingConfig.rules(self, at),
+            *AskedConfig.rules(self, at),
+            ("keep_best", not self.keep_best or self.every > 0, played),
+        ]
 
 
 @dataclass
@@ -313,19 +287,23 @@ class Config:
     def scaled(self) -> "Config":
         """The same with ``SCALED`` counts as shares of this run, where ``curriculum.scale_to_run`` asks for it.
 
-        0 stays 0 (never); no other count falls under 1. What is pushed is saved: that key goes with the saves.
+        0 stays 0 (never); no other count falls under 1. What goes with the saves stays a multiple of them: pushes, and
+        plays of the held-out questions.
         """
         if not self.curriculum.scale_to_run:
             return self
         made = copy.deepcopy(self)
         made.curriculum.scale_to_run = False  # a resume reads what is saved, and must not scale it again
-        pushes = self.train.push_every // self.train.save_updates
+        pushes, plays = (each // self.train.save_updates for each in (self.train.push_every, self.evaluate.every))
+        with_saves = self.evaluate.every % self.train.save_updates == 0
         for section, name in SCALED:
             counts = getattr(made, section)
             wanted = getattr(counts, name)
             if wanted:
                 setattr(counts, name, max(1, round(wanted * self.train.updates / PAPER_UPDATES)))
         made.train.push_every = pushes * made.train.save_updates
+        if with_saves:
+            made.evaluate.every = plays * made.train.save_updates
         return made
 
     def rules(self, at: str = "") -> list[Rule]:
@@ -333,7 +311,25 @@ class Config:
         named = ("name", is_folder_name(self.name), f"must be a plain folder name, not {self.name!r}")
         measured = self.corpus.max_luck is None or self.reward.counter_databases > 0
         luck = "wants reward.counter_databases of 1 or more: the choice of copies measures it"
-        return [named, ("corpus.max_luck", measured, luck), *gold_rules(self.reward, self.env)]
+        every, saved = self.evaluate.every, self.train.save_updates
+        budgets = self.evaluate.max_episode_tokens, self.rollout.max_episode_tokens
+        engine = self.rollout.backend != "transformers" and every > 0
+        return [
+            named,
+            ("corpus.max_luck", measured, luck),
+            (
+                "evaluate.every",
+                not self.evaluate.keep_best or every % saved == 0,
+                f"({every}) must be a multiple of train.save_updates ({saved}) where evaluate.keep_best is set",
+            ),
+            (
+                "evaluate.max_episode_tokens",
+                not engine or budgets[0] <= budgets[1],
+                f"({budgets[0]}) must not be over rollout.max_episode_tokens ({budgets[1]}), for which vLLM is made, "
+                "where evaluate.every is set",
+            ),
+            *gold_rules(self.reward, self.env),
+        ]
 
     def copies(self, split: str) -> int:
         """Counter-databases of a question of the split: those of the reward, or those of the evaluation."""

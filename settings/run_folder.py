@@ -3,6 +3,7 @@
 A whole checkpoint is sealed, and only then do older ones go.
 """
 
+import os
 import re
 import shutil
 from io import FileIO
@@ -12,11 +13,12 @@ from sqale_grpo.env.files import hold_folder
 from sqale_grpo.settings.check import ConfigError, check_resume
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import flatten, load_config, save_config
-from sqale_grpo.settings.seal import COMPLETE, DamagedCheckpoint, check_seal, is_whole, seal
+from sqale_grpo.settings.seal import COMPLETE, MANIFEST, DamagedCheckpoint, check_seal, is_whole, seal
 from sqale_grpo.settings.shape import is_main_process
 
 CONFIG = "config.yaml"
 EPISODES = "episodes"  # folder of the episodes' record
+BEST = "checkpoint-best"  # a copy that outlives the others
 BREAKS = "breaks"  # folder of a file for each break that was healed, numbered from 0
 _NUMBERED = re.compile(r"checkpoint-(\d+)")  # another name, as of a copy that someone keeps, is none of ours
 _held: dict[Path, FileIO] = {}  # locks of this process; they end with it, however it ends
@@ -100,6 +102,39 @@ def finish_checkpoint(checkpoint: Path, keep: int) -> None:
         if folder not in kept:
             (folder / COMPLETE).unlink(missing_ok=True)  # first: half removed, it is whole no more
             shutil.rmtree(folder, ignore_errors=True)  # what a busy disk keeps goes with the next checkpoint
+
+
+def keep_best(folder: Path, update: int) -> bool:
+    """Keep the checkpoint of ``update`` as ``checkpoint-best`` too; False where it is that one, or not whole.
+
+    Files are linked, so it costs no room while the checkpoint itself is kept.
+    """
+    source, best = folder / f"checkpoint-{update}", folder / BEST
+    if not is_whole(source) or best_is(folder, update):
+        return False
+    fresh = folder / f"{BEST}.partial"
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(source, fresh, copy_function=_link)
+    shutil.rmtree(best, ignore_errors=True)
+    fresh.rename(best)
+    return True
+
+
+def best_is(folder: Path, update: int) -> bool:
+    """Whether ``checkpoint-best`` is the whole checkpoint of ``update`` that is there."""
+    ours, theirs = (folder / name / MANIFEST for name in (BEST, f"checkpoint-{update}"))
+    try:
+        return is_whole(folder / BEST) and ours.read_bytes() == theirs.read_bytes()
+    except OSError:
+        return False
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link, or a copy where the file system has none."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _remove_cut(folder: Path) -> None:

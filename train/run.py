@@ -21,6 +21,7 @@ from sqale_grpo.train.anchor import with_adapters
 from sqale_grpo.train.backend_check import check_backend
 from sqale_grpo.train.breaks import Healing, Heals, RunBreak, can_start_again
 from sqale_grpo.train.experiment import make_experiment
+from sqale_grpo.train.held_out import HeldOut
 from sqale_grpo.train.launch import check_resumed_launch, check_world_size, sharding, start_deepspeed_on_cpu, uses_fsdp
 from sqale_grpo.train.next_steps import is_finished
 from sqale_grpo.train.plan import plan_warnings, warmup_steps
@@ -176,6 +177,7 @@ def run(
     start_deepspeed_on_cpu(config)
     corpus = open_corpus(config, config.corpus.split)
     check_databases(corpus)
+    held_out = open_corpus(config, config.evaluate.split) if config.evaluate.every else None
     eligible = eligible_questions(config, corpus)
     checkpoint = prepare_folder(config, resume)
     if checkpoint is not None:
@@ -204,6 +206,8 @@ def run(
             *push_callbacks(config, folder, console),
         ],
     )
+    if held_out is not None:
+        trainer.add_callback(HeldOut(trainer, held_out, console))
     check_world_size(trainer.accelerator.num_processes)
     if config.rollout.backend == "vllm_colocate":
         console.print(engine_facts(trainer.vllm_generation.llm), highlight=False)

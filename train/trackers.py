@@ -61,7 +61,8 @@ def tracker_callbacks(names: list[str], sent: int) -> list[TrainerCallback]:
     def once(kind: type[TrainerCallback]) -> type[TrainerCallback]:
         class Once(kind):
             def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-                if not _is_update(more["logs"]) or state.global_step > sent:
+                again = _is_update(more["logs"]) or _is_held_out(more["logs"])
+                if not again or state.global_step > sent or not sent:
                     super().on_log(args, state, control, **more)
 
         return Once
@@ -72,6 +73,14 @@ def tracker_callbacks(names: list[str], sent: int) -> list[TrainerCallback]:
 def _is_update(logs: dict[str, float] | None) -> bool:
     """Whether these are an update's metrics: TRL's summary at the end of a run has no rates and no episodes."""
     return logs is not None and "equivalent_rate" in logs
+
+
+def _is_held_out(logs: dict[str, float] | None) -> bool:
+    """Whether these are a play of the held-out questions, which a resumed run plays again after its checkpoint.
+
+    It comes before the update's own metrics, so what was not sent of the two is the latter.
+    """
+    return logs is not None and "eval_n" in logs
 
 
 class EpisodeTables(TrainerCallback):

@@ -20,7 +20,7 @@ from trl import GRPOTrainer
 
 from sqale_grpo.reward import Outcome, RewardParts, ablated, with_agreement
 from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
-from sqale_grpo.rollout.record import turns_record, write_episodes
+from sqale_grpo.rollout.record import episode_record, write_episodes
 from sqale_grpo.rollout.tokens import RolloutStats
 from sqale_grpo.settings.run_folder import EPISODES
 from sqale_grpo.settings.shape import process_index
@@ -91,11 +91,15 @@ class SqlGRPOTrainer(GRPOTrainer):
 
     def _generate(self, prompts: list) -> Any:
         """TRL's, with vLLM given the update's weights beforehand, so that the time it takes is known."""
+        self.load_weights()
+        return super()._generate(prompts)
+
+    def load_weights(self) -> None:
+        """Give vLLM, where it generates, the policy's weights; nothing where it has them."""
         if self.use_vllm and self.state.global_step != self._last_loaded_step:
             with self.clock("sync"):
                 send_weights(self)
             self._last_loaded_step = self.state.global_step
-        return super()._generate(prompts)
 
     def rollout(self, prompts: list[str]) -> dict[str, list]:
         """Play this process's slice of the update; ``prompts`` are question indices, each repeated a candidate."""
@@ -185,44 +189,19 @@ class SqlGRPOTrainer(GRPOTrainer):
         """Write the update's episodes and its metrics; the main process does, for all."""
         with self.clock("record"):
             update = self.state.global_step
-            records = gather_object([self._episode_record(p, a) for p, a in zip(self._played, advantages, strict=True)])
+            bucket_of = self.experiment.bucket_name
+            records = gather_object(
+                [
+                    episode_record(each, update, bucket_of(each.job.index), advantage)
+                    for each, advantage in zip(self._played, advantages, strict=True)
+                ]
+            )
             if self.accelerator.is_main_process:
                 with writing(self.experiment.folder / EPISODES):
                     write_episodes(self.experiment.folder / EPISODES, update, records)
             for name, value in update_metrics(records, self.num_generations).items():
                 self._metrics["train"][name].append(value)
         self._played = []
-
-    def _episode_record(self, played: PlayedEpisode, advantage: float) -> dict[str, Any]:
-        question, outcome = played.group.question, played.outcome
-        return {
-            "update": self.state.global_step,
-            "question_id": question.question_id,
-            "candidate": played.job.candidate,
-            "db_id": question.db_id,
-            "corpus": question.corpus,
-            "difficulty": question.difficulty,
-            "bucket": self.experiment.bucket_name(played.job.index),
-            "question": question.text,
-            "gold_sql": question.gold_sql,
-            "gold_tables": list(question.gold_tables),
-            "tables": list(played.group.tables),
-            "gated": played.job.gated,
-            "turns": turns_record(played.episode),
-            "opened_tables": sorted(played.episode.opened_tables),
-            "sql": played.answer,
-            "tier": outcome.tier,
-            "reward": None if outcome.tier == "void" else outcome.reward,
-            "f1": outcome.f1,
-            "join_share": outcome.join_share,
-            "agrees": outcome.agrees,
-            "error": outcome.message if outcome.tier == "void" else outcome.error,
-            "copy": outcome.copy,
-            "message": outcome.message,
-            "advantage": advantage,
-            "prompt_tokens": len(played.tokens.prompt_ids),
-            **played.facts,
-        }
 
     # Forward and backward
 

@@ -51,7 +51,7 @@ function chartLines(chart, data, run, updates) {
     return mine.reverse(); // the highest first, so that the lower ones are painted over it
   }
   return mine.flatMap((line) => {
-    if (updates.length < SMOOTH_FROM || line.planned) return [{ ...line, raw: line.values }];
+    if (updates.length < SMOOTH_FROM || line.planned || chart.joined) return [{ ...line, raw: line.values, joined: chart.joined }];
     const faint = { ...line, stroke: `${line.stroke}38`, width: 1, silent: true, dash: undefined };
     return [faint, { ...line, raw: line.values, values: movingMean(line.values, Math.round(updates.length / 40)) }];
   }).concat(publishedLines(chart, updates));
@@ -85,7 +85,7 @@ function chartOptions(chart, lines, updates, anchors, width) {
       { label: "update", value: (_, value) => value ?? "" },
       ...lines.map((line) => ({ label: visible(line.label), stroke: line.stroke, fill: line.fill, dash: line.dash, width: line.width ?? (chart.stacked ? 0.5 : 2), spanGaps: line.joined,
         class: line.silent ? "silent" : "drawn", value: (_, value, __, place) => (place === null ? "" : format(line.raw?.[place], chart.unit)),
-        points: { show: !chart.stacked && updates.length < 3 } })),
+        points: { show: chart.joined || (!chart.stacked && updates.length < 3) } })),
     ],
     hooks: { drawAxes: [(plot) => {
       const { ctx, bbox } = plot;

@@ -13,10 +13,10 @@ from sqale_grpo.env.chance import key_int
 from sqale_grpo.env.episode import Episode, EpisodeLimits
 from sqale_grpo.env.prompts import load_prompts
 from sqale_grpo.env.sandbox import Sandbox
-from sqale_grpo.evaluate.runner import choose_questions
 from sqale_grpo.rollout.chat import chat_frame
 from sqale_grpo.rollout.group import episode_settings, open_group
 from sqale_grpo.rollout.lockstep import play
+from sqale_grpo.settings.asked import choose_questions
 from sqale_grpo.settings.corpora import open_corpus
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.settings.of_run import run_evaluation_config

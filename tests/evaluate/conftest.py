@@ -7,7 +7,7 @@ import torch
 
 from sqale_grpo.corpus import PreparedCorpus, prepare
 from sqale_grpo.demo.model import tiny_model, train_tokenizer
-from sqale_grpo.settings.keys import DemoPolicyConfig
+from sqale_grpo.settings.demo_policy import DemoPolicyConfig
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ from rich.console import Console
 from sqale_grpo.corpus import prepare
 from sqale_grpo.evaluate import tables
 from sqale_grpo.evaluate.identity import different_keys, digest, missing, read_identity
-from sqale_grpo.evaluate.runner import choose_questions, run_evaluation
+from sqale_grpo.evaluate.runner import run_evaluation
+from sqale_grpo.settings.asked import choose_questions
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import split_command, split_folder
 from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sqale_grpo.evaluate.intervals import bootstrap, paired_difference, ratio, seeds_interval, student, wilson
+from sqale_grpo.evaluate.intervals import bootstrap, paired_difference, ratio, seeds_interval, student
+from sqale_grpo.rollout.rates import wilson
 
 
 def test_wilson_interval_of_a_known_case():

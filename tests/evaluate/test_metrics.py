@@ -5,8 +5,8 @@ from itertools import combinations
 import pytest
 
 from sqale_grpo.evaluate.chunk import opened_all
-from sqale_grpo.evaluate.intervals import wilson
 from sqale_grpo.evaluate.metrics import majority, pass_at, run_difference, summarize
+from sqale_grpo.rollout.rates import wilson
 from tests.helpers.rows import row
 
 

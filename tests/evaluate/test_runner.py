@@ -14,7 +14,8 @@ from rich.console import Console
 from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.evaluate.evaluations import read_evaluation
 from sqale_grpo.evaluate.records import read_records, record_files
-from sqale_grpo.evaluate.runner import choose_questions, run_evaluation
+from sqale_grpo.evaluate.runner import run_evaluation
+from sqale_grpo.settings.asked import choose_questions
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
 from tests.conftest import ROOT

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from sqale_grpo.evaluate import published, tables
 from sqale_grpo.evaluate.evaluations import find_evaluations, read_evaluation, sizes
-from sqale_grpo.evaluate.intervals import wilson
 from sqale_grpo.evaluate.plots import draw_plots
+from sqale_grpo.rollout.rates import wilson
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config
 from tests.helpers.folders import write_evaluation

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen3_5ForCausalLM
 
 from sqale_grpo.demo.model import tiny_model, train_tokenizer
-from sqale_grpo.settings.keys import DemoPolicyConfig
+from sqale_grpo.settings.demo_policy import DemoPolicyConfig
 from tests.helpers.launch import Starter
 
 THREADS = int(os.environ.get("TEST_THREADS", "1"))  # `make roundings` runs the tests with two, too

@@ -17,6 +17,8 @@ from sqale_grpo.report.curves import Curves, is_papers_run, planned, published_c
 from sqale_grpo.report.episodes import choose_groups
 from sqale_grpo.report.folders import RunFolder, open_folder
 from sqale_grpo.report.page import group_shares
+from sqale_grpo.rollout.held_out import add_line, held_out_line
+from sqale_grpo.rollout.rates import wilson
 from sqale_grpo.rollout.record import write_episodes
 from sqale_grpo.settings.load import load_config
 from tests.helpers.reports import make_config
@@ -103,6 +105,23 @@ def test_published_points_are_what_the_page_says_of_them() -> None:
     assert (round(mean("invalid", first), 2), round(mean("equivalent", first), 2)) == (0.43, 0.12)
     assert mean("invalid", last) < 0.01 and round(mean("equivalent", last), 2) == 0.45
     assert all(abs(value * 864 - round(value * 864)) < 0.05 for value in points["equivalent"][:-1])
+
+
+def test_held_out_questions_are_drawn_with_their_interval_where_they_were_played(run: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(run, tmp_path / "run"))
+    episode = {"reward": 1.0, "rounds": 2, "calls": 3, "written_tokens": 40}
+    for update, right in ((0, 1), (2, 5)):
+        tiers = ["equivalent"] * right + ["invalid"] * (10 - right)
+        add_line(copied, held_out_line(update, [{**episode, "tier": tier} for tier in tiers], "a"))
+    folder = open_folder(copied)
+    assert isinstance(folder, RunFolder)
+    curves = run_curves(folder, CountReader().counts(list(folder.files))[0])
+    assert curves.get("held_out/equivalent")[:3] == [0.1, 0.5, None], "after two updates: at the second of them"
+    ends = [curves.get(f"held_out/equivalent_{end}")[1] for end in ("low", "high")]
+    assert ends == pytest.approx(wilson(5, 10), abs=1e-5)
+    chart = {each["key"]: each for each in chart_data([("a", curves, False)])}["held_out"]
+    assert chart["joined"] and [series["label"] for series in chart["series"]] == ["equivalent", "lowest", "highest"]
+    assert chart["words"] == ["a: equivalent 10% → 50%; lowest 2% → 24%; highest 40% → 76%"]
 
 
 def noisy(values: list[float], seed: int, spread: float = 0.03) -> list[float | None]:

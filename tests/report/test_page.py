@@ -1,5 +1,6 @@
 """The page in a real browser: charts, filters, an episode, its group; untrusted text stays text, nothing leaves."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ from sqale_grpo.report.charts import CHARTS, Chart
 from sqale_grpo.report.counts import TIERS
 from sqale_grpo.report.curves import Curves
 from sqale_grpo.report.page import ASSETS, RUN_COLOURS, write_report
+from sqale_grpo.rollout.held_out import add_line, held_out_line
+from sqale_grpo.settings.load import load_config, save_config
 from tests.helpers.reports import HOSTILE, QUESTIONS, make_run
 from tests.report.test_folders import make_evaluation
 
@@ -59,12 +62,34 @@ def test_every_chart_is_drawn_or_says_that_it_was_not_logged(page: Page) -> None
     for number, chart in enumerate(CHARTS):
         figure = figures.nth(number)
         figure.scroll_into_view_if_needed()
-        if chart.key in ("masked", "off_policy", "gaps"):  # of a sampler that is not the trainer
+        if chart.key in ("masked", "off_policy", "gaps", "held_out"):  # of vLLM, and of evaluate.every
             expect(figure.locator(".plot")).to_have_text("Not logged by this run.")
             continue
         expect(figure.locator("canvas")).to_be_visible()
         assert painted(figure, chart) > 100, chart.key
         assert chart.title in (figure.locator(".plot").get_attribute("aria-label") or "")
+
+
+def test_the_published_curve_and_the_held_out_questions_are_drawn(visit: Visit, tmp_path: Path) -> None:
+    folder = tmp_path / "recipe"
+    folder.mkdir()
+    save_config(load_config(["configs/recipe.yaml", "configs/corpus/sqale.yaml"]), folder / "config.yaml")
+    values = {"equivalent_rate": 0.2, "invalid_rate": 0.3, "tool_calls": 6.0, "rounds": 6.5}
+    lines = [json.dumps({"update": update, **values}) for update in range(40)]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    episode = {"reward": 1.0, "rounds": 2, "calls": 3, "written_tokens": 40}
+    for update, right in ((0, 1), (20, 5), (40, 7)):
+        tiers = ["equivalent"] * right + ["invalid"] * (10 - right)
+        add_line(folder, held_out_line(update, [{**episode, "tier": tier} for tier in tiers], "a"))
+    page = visit(write_report([folder], tmp_path / "report.html").as_uri())
+    for number, chart in enumerate(CHARTS):
+        if chart.published or chart.key == "held_out":
+            figure = page.locator("[data-chart]").nth(number)
+            figure.scroll_into_view_if_needed()
+            expect(figure.locator("canvas")).to_be_visible()
+            for metric in chart.published:
+                expect(figure).to_contain_text(f"published {metric.replace('_', ' ')}")
+            assert painted(figure, chart) > 100, chart.key
 
 
 def test_a_charts_numbers_are_a_table(page: Page) -> None:

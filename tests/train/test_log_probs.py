@@ -7,7 +7,7 @@ import torch
 from trl.trainer.utils import add_fused_lm_head
 
 from sqale_grpo.demo.model import tiny_model
-from sqale_grpo.settings.keys import DemoPolicyConfig
+from sqale_grpo.settings.demo_policy import DemoPolicyConfig
 from sqale_grpo.train.log_probs import written_log_probs
 
 LENGTHS = [(5, 9), (2, 3), (7, 1), (4, 12), (3, 6)]  # prompt and completion tokens

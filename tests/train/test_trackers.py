@@ -52,6 +52,7 @@ def test_both_trackers_get_metrics_configuration_and_episodes_and_a_resume_repea
     pytest.importorskip("wandb")
     pytest.importorskip("trackio")
     words = [*quick, "name=tracked", f"output={tmp_path}", "train.log_to=[wandb,trackio]", "train.save_updates=1"]
+    words += ["evaluate.every=1", "evaluate.questions=2", "evaluate.schema=gold", "evaluate.max_turn_tokens=8"]
     offline = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "TRACKIO_DIR": str(tmp_path / "trackio")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "TRACKIO_"))}
     done = subprocess.run(
@@ -81,6 +82,10 @@ def test_both_trackers_get_metrics_configuration_and_episodes_and_a_resume_repea
     steps = [log["train/global_step"] for log in logs if "train/equivalent_rate" in log]
     assert steps == list(range(1, UPDATES + 1))
     assert keys["recipe/train.loss_constant"] == 128
+    held_out = [log["train/global_step"] for log in logs if "eval/equivalent_low" in log]
+    assert sorted(set(held_out)) == list(range(UPDATES + 1)) and len(held_out) - len(set(held_out)) <= 1, (
+        "once each, but for one that was sent before its update's own metrics were"
+    )
     rows = [row for log in logs if "episodes" in log for row in log["episodes"]["_value"]]
     assert {(row["update"], row["question"]) for row in rows} == episodes
     assert all(row["episode"].startswith("[turn 1] ") for row in rows)
