@@ -1,7 +1,7 @@
 # One command a purpose. Each makes .venv and installs when pyproject.toml or constraints.txt changed, then does its work.
 #   make demo            watch GRPO teach a tiny policy (SEED=1, 2, 3 ...)
 #   make finding         the paper's question in miniature: three corpora, nine runs, docs/finding.md (about 50 minutes)
-#   make quick           the tests that need no torch: under two minutes on two idle cores
+#   make quick           the tests that need no torch: under a minute on two idle cores
 #   make test            the tests that every change must pass, on all cores (JOBS=4 for four, JOBS=0 for one process)
 #   make lint | fix      ruff and mypy | let ruff mend what it can
 #   make servers         the tests that read real Postgres and MariaDB servers, installed from Debian where there are none

@@ -142,6 +142,7 @@ def commands() -> Iterator[tuple[str, str]]:
                     yield page.relative_to(ROOT).as_posix(), re.split(r" [#>]", line)[0].strip()
 
 
+@pytest.mark.full
 def test_every_train_command_of_the_docs_is_valid() -> None:
     found = list(commands())
     assert found

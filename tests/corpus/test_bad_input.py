@@ -23,6 +23,8 @@ from tests.helpers.corpora import (
 )
 from tests.helpers.programs import program
 
+pytestmark = pytest.mark.full
+
 main = program("corpus")
 
 

@@ -89,6 +89,7 @@ def test_a_question_tells_neither_table_nor_coded_value(folder):
         assert not coded & words
 
 
+@pytest.mark.full
 def test_the_same_seed_writes_the_same_rows(folder, tmp_path):
     again = write_demo_corpus(tmp_path / "again", 7, SIZE)
     other = write_demo_corpus(tmp_path / "other", 8, SIZE)

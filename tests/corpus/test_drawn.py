@@ -15,6 +15,8 @@ from sqale_grpo.train.start_checks import eligible_questions, input_digests
 from tests.helpers.corpora import GOOD, database, json_lines
 from tests.helpers.programs import program
 
+pytestmark = pytest.mark.full
+
 main = program("corpus")
 DATABASES = 40
 FILES = ("index.parquet", "measured.parquet", "databases.parquet", "dropped.jsonl")

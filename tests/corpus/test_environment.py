@@ -12,6 +12,8 @@ from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.sampler import open_episode_database
 from tests.helpers.corpora import GOOD, SHOP, database, dropped, own_questions
 
+pytestmark = pytest.mark.full
+
 VIRTUAL = """
 CREATE VIRTUAL TABLE notes USING fts5 (title, body);
 INSERT INTO notes VALUES ('one', 'the quick fox'), ('two', 'a lazy dog');

@@ -47,6 +47,7 @@ def test_what_sqlglot_cannot_read(sql: str) -> None:
         gold_tables(sql, TABLES)
 
 
+@pytest.mark.full
 def test_sqlglot_and_sqlite_agree_on_real_queries(shared_data) -> None:
     """Every table that SQLite reads is found, and none besides, over a sample of the real questions."""
     lines = (shared_data / "questions.jsonl").read_text().splitlines()[::12]

@@ -53,6 +53,7 @@ def test_dropped_with_the_right_reason(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_queries_that_do_not_end(tmp_path: Path) -> None:
     """One that SQLite can interrupt, and one that only the end of its process stops; the next is judged."""
     own_questions(tmp_path / "in", [GOOD, ENDLESS, UNINTERRUPTIBLE, GOOD + " -- again"])
@@ -162,6 +163,7 @@ def test_the_same_call_returns_at_once_and_another_is_refused(tmp_path: Path) ->
         silent(source, out)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("workers", [2, 3])
 def test_any_number_of_workers_gives_the_same_folder(tmp_path: Path, workers: int) -> None:
     source = tmp_path / "in"

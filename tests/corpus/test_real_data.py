@@ -20,6 +20,7 @@ def prepared(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pre
     return prepare("jsonl", folder, folder / "out", workers=2, progress=False)
 
 
+@pytest.mark.full
 def test_failing_questions_are_dropped_with_the_right_reason(prepared: PreparedCorpus, shared_data: Path) -> None:
     lines = (prepared.directory / "dropped.jsonl").read_text().splitlines()
     dropped = {record["question_id"]: record for record in map(json.loads, lines)}

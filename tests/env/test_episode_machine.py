@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -184,6 +185,7 @@ class EpisodeMachine(RuleBasedStateMachine):
             assert working is not None or finished.ended_by == "token_budget"
 
 
+@pytest.mark.full
 def test_random_episodes(shop: Sandbox, shop_file: Path):
     known: dict[str, bool] = {}
 

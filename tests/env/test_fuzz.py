@@ -167,6 +167,7 @@ def check_service(sandbox: Sandbox, content: bytes) -> None:
     assert not Path("left_behind.db").exists() and not Path("/left_behind.db").exists()
 
 
+@pytest.mark.full
 @settings(
     max_examples=EXAMPLES,
     derandomize=not FUZZING,

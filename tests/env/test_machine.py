@@ -51,6 +51,7 @@ def test_the_budget_of_a_query_is_counted_in_steps(database: Path, pool: WorkerP
             sandbox.execute(ENDLESS)
 
 
+@pytest.mark.full
 def test_a_query_whose_worker_is_killed_is_run_again(database: Path, pool: WorkerPool) -> None:
     with Sandbox(database, Limits(seconds=60.0), pool) as sandbox:
         sandbox.execute("SELECT 1")

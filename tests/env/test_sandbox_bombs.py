@@ -15,6 +15,8 @@ from sqale_grpo.env.sandbox import Limits, Sandbox, SqlError, WorkerPool
 from tests.helpers.bombs import BOMBS, DEAF, ENDLESS
 from tests.helpers.patience import patience
 
+pytestmark = pytest.mark.full
+
 """The workers behind the sandbox: what ends, what is replaced, what is left behind, who waits for whom."""
 
 

@@ -51,6 +51,7 @@ def pool():
         yield pool
 
 
+@pytest.mark.full
 def test_gold_queries_give_the_rows_of_a_bare_connection(shared_data, pool):
     assert list(differences(shared_data, pool)) == []
 

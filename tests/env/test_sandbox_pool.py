@@ -172,6 +172,7 @@ def test_a_worker_that_cannot_start_is_told(database, monkeypatch):
         sandbox.execute("SELECT 1")
 
 
+@pytest.mark.full
 def test_2000_episodes_leave_no_descriptor_and_no_process(database):
     with WorkerPool(workers=2) as pool:
 

@@ -66,6 +66,7 @@ def test_nothing_has_an_effect():
             pool.run(pool.scratch, sql, 0, True)  # the second would fail after a first that ran
 
 
+@pytest.mark.full
 def test_statements_that_explode_or_have_many_parts_end_on_time():
     doubling = ", ".join(f"a{n} AS (SELECT * FROM a{n - 1} JOIN a{n - 1})" for n in range(1, 40))
     started = time.monotonic()

@@ -35,6 +35,7 @@ def rewrite(run: Path, change: Callable[[pa.Table], pa.Table]) -> None:
         pq.write_table(change(pq.read_table(path)), path)
 
 
+@pytest.mark.full
 def test_a_run_of_a_version_without_a_column_is_shown(base: Path, tmp_path: Path) -> None:
     for name in SCHEMA.names:
         run = shutil.copytree(base, tmp_path / name)

@@ -164,6 +164,7 @@ def test_queries_have_no_more_than_their_time(run: Path, corpus: PreparedCorpus)
     assert not later.missing and later.by_sql["SELECT count(*) FROM customers"]["rows"] == [[2]]
 
 
+@pytest.mark.full
 def test_the_program_writes_the_page_and_names_it(run: Path, tmp_path: Path) -> None:
     program = [sys.executable, "-m", "sqale_grpo.report", str(run), "--out", str(tmp_path / "r.html"), "--groups", "3"]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)

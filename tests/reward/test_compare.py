@@ -101,6 +101,7 @@ def test_exact_pairs_are_given_up_where_more_pairs_need_it():
     assert match_rows([(1.0,), (1 - 8e-10,)], [(1.0,), (1 + 8e-10,)]).size == 2
 
 
+@pytest.mark.full
 @given(pairs_of_results())
 def test_the_matching_is_a_largest_one(pair):
     left, right = pair

@@ -136,6 +136,7 @@ def test_deep_and_long_texts_do_no_harm(schema):
     assert join_share(f"{join} WHERE c.name <> '{'x' * 200_000}'", schema) == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "sql",
     [

@@ -107,6 +107,7 @@ def test_the_scores_with_abstention_are_its_scripts(tmp_path: Path):
     )
 
 
+@pytest.mark.full
 def test_birds_verdict_on_mutations_of_real_queries_is_that_of_plain_sqlite3(shared_data: Path):
     def rule(gold: str, answer: str, path: Path) -> bool:
         rows, right = fetched(path, answer), fetched(path, gold)

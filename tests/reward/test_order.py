@@ -31,6 +31,7 @@ def test_top_level_order_by(sql, ordered):
     assert is_ordered(sql) is ordered
 
 
+@pytest.mark.full
 def test_as_sqlglot_sees_it_on_real_questions(shared_data):
     lines = (shared_data / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     for sql in [json.loads(line)["sql"] for line in lines[::4]]:

@@ -52,6 +52,7 @@ class Question:
     question_id: str = "q1"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sql", "tier", "error"),
     [
@@ -106,6 +107,7 @@ def test_a_group(shop, shop_file, gold):
 group_members = st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=8)
 
 
+@pytest.mark.full
 @given(st.sampled_from(GOLDS), group_members, group_members, st.randoms(use_true_random=False))
 def test_other_members_change_nothing_but_agreement(shop, shop_file, gold, members, more, chance):
     small = score_group(Question(gold), shop_file, members, shop)
@@ -198,6 +200,7 @@ def test_the_gold_query_runs_once_for_all_who_ask(shop_file):
     assert results.get(slow, shop_file, Limits(seconds=9.0)) is not golds[0]
 
 
+@pytest.mark.full
 def test_a_forked_child_does_not_wait_for_its_parents_threads(shop_file):
     """A result that a thread of the parent was computing at the fork never comes in the child."""
     slow = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000000) SELECT count(*) FROM n"

@@ -35,6 +35,7 @@ def schemas(draw: st.DrawFn) -> tuple[SchemaGraph, list[str]]:
     return make_graph(parents), gold
 
 
+@pytest.mark.full
 @given(schemas(), st.integers(1, 30), st.integers(0, 2**32))
 def test_the_rules_hold_on_random_schemas(schema: tuple[SchemaGraph, list[str]], target: int, seed: int) -> None:
     graph, gold = schema
@@ -58,6 +59,7 @@ def _reachable(graph: SchemaGraph, start: list[str], within: set[str]) -> set[st
     return seen
 
 
+@pytest.mark.full
 def test_every_size_from_low_to_high_comes_equally_often() -> None:
     graph = make_graph({f"t{number}": [f"t{max(number - 1, 0)}"] for number in range(100)})
     sizes = Counter(len(select_tables(graph, ["t50"], "sampled", rng("sizes", draw))) for draw in range(6100))

@@ -85,6 +85,7 @@ def test_little_memory_means_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert memory_root(2**60) == tmp_path
 
 
+@pytest.mark.full
 def test_forked_children_build_while_threads_of_the_parent_do(tmp_path: Path) -> None:
     """No lock of SQLite or of ours is held in this process while a database is built: none is inherited."""
     source = write_database(tmp_path / "s.sqlite", "CREATE TABLE t(a); INSERT INTO t VALUES(1)")

@@ -90,6 +90,7 @@ def write_random(path: Path, chance: random.Random) -> None:
         connection.execute(chance.choice(ENDS))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("small_bytes", [2**40, 0], ids=["copied", "overlaid"])
 @given(st.integers(0, 2**32))
 @example(11_726)  # a rowid of 4 beside a column _rowid_ of 1

@@ -7,6 +7,8 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.sampler import open_episode_database, select_tables
@@ -22,6 +24,7 @@ def dump(source: Path, draw: tuple[int, int, str]) -> str:
         return hashlib.sha256("\n".join([*tables, *connection.iterdump()]).encode()).hexdigest()
 
 
+@pytest.mark.full
 def test_processes_and_threads_do_not_matter(tmp_path: Path) -> None:
     script = "".join(
         f"CREATE TABLE t{number} (id INTEGER PRIMARY KEY, a TEXT, up INT REFERENCES t{number // 2}(id));"

@@ -71,6 +71,7 @@ def test_a_question_never_changes_sides() -> None:
     assert is_test("shop", "SELECT  1\nFROM t;", 0.2) == is_test("shop", "select 1 from t", 0.2)
 
 
+@pytest.mark.full
 def test_proposals_are_looked_over_and_added(tmp_path: Path, corpus: Callable[..., int], capsys) -> None:
     source = company_database(tmp_path / "company.sqlite")
     own = tmp_path / "own"
@@ -233,6 +234,7 @@ def test_two_sources_of_one_name(shop: Path, tmp_path: Path, corpus: Callable[..
     assert sorted(path.name for path in (tmp_path / "own").glob("*.sqlite")) == ["shop.sqlite", "shop_2.sqlite"]
 
 
+@pytest.mark.full
 def test_keys_are_asked_about_on_a_terminal(tmp_path: Path) -> None:
     source = database(
         tmp_path / "shop.sqlite",
