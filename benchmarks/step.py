@@ -3,9 +3,10 @@
     python benchmarks/step.py [section.key=value ...]
     python benchmarks/step.py --paper [shape.NAME=N ...] [section.key=value ...]
 
-The first is the demo with a few updates, on its two processes. Limits: "other" - databases, tools, reward, record,
-optimizer, logging - at most 15% of an update, since the cores are busy with both processes' tools too, and an update at
-most 8 s, so that the demo stays under 4 minutes on two cores.
+The first is the demo with a few updates, on its two processes. Limit: "other" - databases, tools, reward, record,
+optimizer, logging - at most 15% of an update, since the cores are busy with both processes' tools too. The seconds of
+an update are shown and not judged: the processor decides them, and no floor of the same run says what they should be.
+The goal that they serve is the demo's, 4 minutes on two idle cores (docs/demo.md).
 
 The second trains configs/recipe.yaml from random weights of Qwen3.5-2B's shape on the generated corpus: such a policy
 never ends a turn, so every episode grows to its budget of 12,288 tokens. For one GPU; vLLM samples no random weights
@@ -28,7 +29,7 @@ from sqale_grpo.settings.load import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 UPDATES, QUESTIONS, PAPER_UPDATES = 4, 8, 2
-OTHER_SHARE, SECONDS = 0.15, 8.0
+OTHER_SHARE = 0.15
 PAPER_OTHER_SHARE, PAPER_BYTES = 0.02, 80e9
 MODEL = ("generate", "sync", "reference", "forward", "backward")
 # Qwen3.5-2B's language model; every fourth layer is full attention.
@@ -63,9 +64,8 @@ def benchmark(words: list[str]) -> int:
         if "--paper" in words:
             return paper(Path(folder), own, [word for word in words if word != "--paper"])
         measured = demo(Path(folder), [*own, f"train.updates={UPDATES}", f"evaluate.questions={QUESTIONS}", *words])
-    ok = measured["other_share"] <= OTHER_SHARE and measured["seconds"]["update"] <= SECONDS
-    limits = {"other_share": OTHER_SHARE, "seconds": SECONDS}
-    print(json.dumps({"benchmark": "step", "measured": measured, "limit": limits, "ok": ok}))
+    ok = measured["other_share"] <= OTHER_SHARE
+    print(json.dumps({"benchmark": "step", "measured": measured, "limit": {"other_share": OTHER_SHARE}, "ok": ok}))
     return 0 if ok else 1
 
 
