@@ -3,6 +3,7 @@
 #   make finding         the paper's question in miniature: three corpora, nine runs, docs/finding.md (about 50 minutes)
 #   make quick           the tests that need no torch: under a minute on two idle cores
 #   make test            the tests that every change must pass, on all cores (JOBS=4 for four, JOBS=0 for one process)
+#   make long           the tests of ten seconds to a minute: kills and resumes, whole demos, real questions by the thousand
 #   make lint | fix      ruff and mypy | let ruff mend what it can
 #   make servers         the tests that read real Postgres and MariaDB servers, installed from Debian where there are none
 #   make roundings       the tests that touch torch, under other processors' rounding and with two threads
@@ -30,7 +31,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TOGETHER = -n $(JOBS) --dist loadfile
 
-.PHONY: demo finding quick test roundings servers types lint fix slow fuzz vllm-env vllm-test gpu-proof browser bench agent clean install
+.PHONY: demo finding quick test long roundings servers types lint fix slow fuzz vllm-env vllm-test gpu-proof browser bench agent clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -54,6 +55,9 @@ quick: $(TEST_STAMP)
 
 test: $(TEST_STAMP)
 	$(PYTEST) $(TOGETHER) $(ARGS)
+
+long: $(TEST_STAMP)
+	$(PYTEST) -n $(JOBS) -m long $(ARGS)
 
 # The tests that touch torch, as other processors and two threads sum: no test may lean on one rounding.
 TORCH_TESTS = tests/rollout tests/train tests/demo tests/sweep tests/evaluate tests/agent tests/export

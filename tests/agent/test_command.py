@@ -153,6 +153,7 @@ def test_a_database_that_another_program_writes_is_read(ask, tmp_path):
         writer.close()
 
 
+@pytest.mark.long
 def test_changes_that_were_left_behind_are_named(ask, tmp_path):
     source, path = tmp_path / "live.sqlite", tmp_path / "copy.sqlite"
     with sqlite3.connect(source, isolation_level=None) as writer:

@@ -38,6 +38,7 @@ def load(path):
     return AutoModelForCausalLM.from_pretrained(path, dtype="auto"), chat_frame(AutoTokenizer.from_pretrained(path))
 
 
+@pytest.mark.long
 def test_a_random_policy_plays_the_same_episodes_in_both(agent_module, tiny_model, shop):
     sampling = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_turn_tokens": 16, "max_episode_tokens": 1200}
     questions = [f"How many shops are there in city number {number}?" for number in range(8)]

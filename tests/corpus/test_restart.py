@@ -59,7 +59,7 @@ def killed(command: list[str], out: Path, enough: int) -> int:
     return judged(out)
 
 
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.parametrize(("corpus", "make"), [("sqale", slow_sqale), ("jsonl", slow_jsonl)])
 def test_killed_again_and_again(tmp_path: Path, corpus: str, make: Callable[[Path], Path]) -> None:
     source, out = make(tmp_path / "in"), tmp_path / "out"

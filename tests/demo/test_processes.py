@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.helpers.patience import running, wait_until
 
 
+@pytest.mark.long
 def test_a_whole_demo_on_two_processes(quick, work):
     words = [*quick, "evaluate.questions=5", "train.save_updates=2", "name=pair", "seed=3"]
     command = [sys.executable, "-m", "sqale_grpo.demo", *words]
@@ -50,6 +51,7 @@ def test_a_partner_that_ends_early_is_a_sentence(tmp_path, monkeypatch):
     assert "there_is_no_such_module" in log.read_text()
 
 
+@pytest.mark.long
 def test_a_partner_ends_with_a_main_process_that_is_killed(quick):
     """One that went on alone would write into the run that the next command takes up."""
     command = [sys.executable, "-m", "sqale_grpo.demo", *quick, "name=killed", "seed=4"]

@@ -125,7 +125,7 @@ def honest_and_bombs(sandboxes: list[Sandbox], index: int) -> str:
     return "done"
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_honest_episodes_finish_beside_bombs_on_64_threads(database):
     with WorkerPool() as pool, ThreadPoolExecutor(64) as threads:
         sandboxes = [Sandbox(database, Limits(seconds=patience()), pool) for _ in range(8)]

@@ -77,6 +77,7 @@ def test_the_oracle_is_right_on_copies_too_and_luck_is_not(tmp_path: Path):
     assert plain["equivalent"] == 1 / 3 and plain["robust"] is None
 
 
+@pytest.mark.long
 def test_the_oracle_is_right_on_real_questions(shared_data: Path, tmp_path: Path):
     """500 questions as they are kept; those whose gold is unstable stand apart, and are right too except for chance."""
     lines = (shared_data / "questions.jsonl").read_text().splitlines()
@@ -113,6 +114,7 @@ def command(prepared: Path, policy: Path, output: Path) -> list[str]:
     return [sys.executable, "-m", "sqale_grpo.evaluate", str(DEMO), *SMALL, *places]
 
 
+@pytest.mark.long
 def test_killed_and_started_again_it_gives_the_same_table(
     demo_split: PreparedCorpus, prepared_folder: Path, tiny_policy: Path, tmp_path: Path
 ):

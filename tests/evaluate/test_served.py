@@ -84,6 +84,7 @@ def evaluate(prepared: Path, policy: Path, folder: Path, *overrides: str) -> tup
     return read_records(folder), json.loads((folder / "summary.json").read_text())
 
 
+@pytest.mark.long
 def test_a_server_gives_the_greedy_answers_of_the_model_here(
     policy: Path, server: str, prepared_folder: Path, tmp_path: Path
 ):

@@ -91,6 +91,7 @@ def exported(vision_run, tmp_path_factory):
     return out
 
 
+@pytest.mark.long
 def test_names_and_shapes_are_the_originals_and_only_the_language_model_differs(vision_run, exported):
     old, new = (load_file(folder / "model.safetensors") for folder in (vision_run[0], exported))
     assert list(old) == list(new)

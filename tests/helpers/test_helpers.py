@@ -63,6 +63,7 @@ def test_the_hub_breaks_and_refuses_when_told(hub: Hub) -> None:
     assert ask(f"{hub.url}/api/nothing", "GET") == 404
 
 
+@pytest.mark.long
 def test_a_run_is_killed_as_it_opens_the_named_file_and_not_before(tmp_path: Path) -> None:
     starter, log = Starter(), tmp_path / "log"
     (tmp_path / "a.yaml").write_text("name: a\n")

@@ -101,6 +101,7 @@ def test_a_run_that_is_deleted_is_waited_for(
     assert "000000.parquet" in watcher.html()
 
 
+@pytest.mark.long
 def test_an_open_page_follows_the_run(
     young: Path, port: int, corpus: PreparedCorpus, visit: Callable[..., Page]
 ) -> None:

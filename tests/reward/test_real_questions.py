@@ -130,7 +130,7 @@ def check(question, sandbox, connection, columns):
     return other.tier
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_gold_and_mutations(questions, shared_data):
     tiers = Counter()
     with WorkerPool(workers=1) as pool:

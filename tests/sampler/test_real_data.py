@@ -54,7 +54,7 @@ def test_large_schemas_have_their_tables_keys_and_join_paths(shared_data: Path, 
         assert graph.join_path(a, b) == expected
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_gold_rows_are_the_same_in_every_schema(shared_data: Path) -> None:
     questions = [json.loads(line) for line in (shared_data / "questions.jsonl").read_text().splitlines()]
     checked = 0
@@ -71,7 +71,7 @@ def test_gold_rows_are_the_same_in_every_schema(shared_data: Path) -> None:
     assert checked == QUESTIONS
 
 
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.parametrize("small_bytes", [2**40, 0], ids=["copied", "overlaid"])
 def test_real_databases_arrive_whole(shared_data: Path, small_bytes: int) -> None:
     sources = sorted((shared_data / "databases").glob("*/*.sqlite"))

@@ -21,6 +21,7 @@ def sweep(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.long
 def test_runs_train_a_failed_one_is_no_figure_and_a_second_start_mends_it(tmp_path, quick, monkeypatch):
     """Two runs of which one cannot train: its prompts are missing."""
     monkeypatch.chdir(ROOT)

@@ -163,6 +163,7 @@ def test_a_launcher_that_starts_again_after_no_break_is_ended(tmp_path: Path, mo
     assert healed_breaks(tmp_path) == ["update 3 broke (no number): back to checkpoint-2; the update was left out"]
 
 
+@pytest.mark.long
 def test_a_run_heals_once_and_says_so(work: Path) -> None:
     words = arguments(work, "heals", *WORDS, "train.heal=1")
     done = faulty_run("2", words)

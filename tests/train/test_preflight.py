@@ -46,6 +46,7 @@ def trainer(quick: list[str], tmp_path_factory: pytest.TempPathFactory) -> Any:
         return run(load_words([*words, "model.path=demo", "rollout.max_turn_tokens=96"])).trainer
 
 
+@pytest.mark.long
 def test_the_command_prints_its_table_and_leaves_a_folder_to_start_in(
     quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,6 +62,7 @@ def test_the_command_prints_its_table_and_leaves_a_folder_to_start_in(
     assert main(words) == 0, "the same words start the run"
 
 
+@pytest.mark.long
 def test_every_check_is_made_with_an_engine_of_its_own(trainer: Any, tmp_path: Path) -> None:
     weights = [value.detach().clone() for value in trainer.model.parameters()]
     with beside(trainer) as engine:

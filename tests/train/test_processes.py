@@ -48,6 +48,7 @@ def alone(starter: Starter, work: Path, recipe: list[str]) -> Path:
     return train(starter, work, "alone", *recipe)
 
 
+@pytest.mark.long
 def test_a_full_checkpoint_trains_its_language_model_and_keeps_its_tower(alone: Path, work: Path) -> None:
     first, last = (load_file(path / "model.safetensors") for path in (work / "full", alone / "checkpoint-3"))
     tower = {name for name in last if name.startswith("model.visual.")}

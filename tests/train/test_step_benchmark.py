@@ -41,6 +41,7 @@ def bench(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=500)
 
 
+@pytest.mark.long
 def test_the_paper_shape_is_measured_by_stage(tmp_path):
     shape = [f"shape.{name}={value}" for name, value in TINY.items()]
     done = bench(*shape, *WORDS, f"corpus.prepared={tmp_path}")

@@ -47,6 +47,7 @@ print(json.dumps(SQLiteStorage.get_run_config("sqale-grpo", config.name)))
 """
 
 
+@pytest.mark.long
 def test_both_trackers_get_metrics_configuration_and_episodes_and_a_resume_repeats_none(tmp_path, quick):
     """Ctrl-C in the third update or later, resume after the first: the second is played twice and sent once."""
     pytest.importorskip("wandb")

@@ -89,6 +89,7 @@ def test_the_reference_is_the_policy_of_the_last_anchor(whole):
     assert metrics(whole)[3]["kl"] > 0.0
 
 
+@pytest.mark.long
 def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(starter: Starter, work: Path, whole: Path) -> None:
     """Kill -9 at three updates of chance, and once more while a checkpoint is being written."""
     log, folder = work / "killed.log", work / "runs" / "killed"
@@ -133,6 +134,7 @@ def test_a_run_that_is_extended_plays_what_a_longer_one_plays(starter: Starter, 
     assert latest_checkpoint(short) == short / f"checkpoint-{UPDATES}"
 
 
+@pytest.mark.long
 def test_lora_is_anchored_and_resumed_to_the_bit(starter: Starter, work: Path) -> None:
     lora = [*STEPS, "model.lora_rank=4", "train.learning_rate=5e-3"]
     one = train(starter, work, "lora", *lora)

@@ -73,6 +73,7 @@ def with_a_broken_gold(prepared: Path, out: Path, question: str) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_a_gold_that_fails_voids_its_group_and_ends_neither_the_run_nor_a_resumed_one(
     starter: Starter, work: Path, calm: Path
 ) -> None:
