@@ -35,6 +35,7 @@ def test_a_python_without_venv_is_told(tmp_path):
     assert "cannot make virtual environments; install its venv module" in done.stderr
 
 
+@pytest.mark.long
 def test_no_network_is_told(tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     nowhere = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PATH": "/usr/bin:/bin"}

@@ -79,6 +79,7 @@ def test_text_that_no_tokenizer_takes_is_asked_all_the_same(ask, shop, tmp_path)
     assert [json.loads(line)["question"] for line in out.split("\n")[:-1]] == ["a \ud800 b", "a\u2028b", "c\x0bd"]
 
 
+@pytest.mark.long
 def test_a_reader_that_has_enough_ends_it_in_silence(agent_file, tiny_model, shop):
     command = [sys.executable, "-I", str(agent_file), "--model", str(tiny_model), "--db", str(shop), *SHORT, "--json"]
     reader, writer = os.pipe()

@@ -72,6 +72,7 @@ def test_the_card_names_the_weights_and_the_rates():
         assert f"{rate:.1%}" in card or str(rate) in card, name
 
 
+@pytest.mark.long
 def test_a_policy_under_the_floor_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     shape = DemoShape((3, 6), 5, schemas=(2, 1), questions=(6, 2))

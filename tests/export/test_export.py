@@ -150,6 +150,7 @@ def test_the_card_is_made_from_the_run(vision_run, exported):
     assert (exported / "curves.svg").read_text().count("<polyline") == 5
 
 
+@pytest.mark.long
 def test_an_export_that_lacks_a_tensor_is_not_verified(exported, tmp_path):
     shutil.copytree(exported, tmp_path / "cut")
     tensors = load_file(exported / "model.safetensors")

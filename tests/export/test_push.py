@@ -141,6 +141,7 @@ def test_a_push_that_fails_is_one_line_and_the_run_goes_on(checkpoint, tmp_path)
     assert {path.name for path in checkpoint.parent.iterdir()} == {"checkpoint-4", PUSHES}
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_exported_and_pushed_beside_the_run(hub, tmp_path, monkeypatch):
     """The checkpoint goes while it is pushed, as rotation would have it; nothing of the push stays in the folder."""
     _, checkpoint = make_run(tmp_path / "run", tiny_text_only(tmp_path / "base"))

@@ -181,6 +181,7 @@ def test_a_run_heals_once_and_says_so(work: Path) -> None:
     assert len(list((work / "runs" / "heals" / "breaks").iterdir())) == 1
 
 
+@pytest.mark.long
 def test_without_the_key_a_break_ends_the_run(work: Path) -> None:
     done = faulty_run("0", arguments(work, "ends", *WORDS))
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("error: update 0: the gradient is no")

@@ -96,7 +96,12 @@ def assert_same_experiment(run: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "launch", ["zero2", pytest.param("ddp", marks=pytest.mark.slow), pytest.param("zero3", marks=pytest.mark.slow)]
+    "launch",
+    [
+        pytest.param("zero2", marks=pytest.mark.long),
+        pytest.param("ddp", marks=pytest.mark.slow),
+        pytest.param("zero3", marks=pytest.mark.slow),
+    ],
 )
 def test_two_processes_run_the_experiment_of_one(launch: str, alone: Path, work: Path, recipe: list[str]) -> None:
     run = both(launch, work, recipe)
