@@ -7,6 +7,7 @@ import sqlglot
 from sqlglot import exp
 
 from sqale_grpo.env.text import fold_name
+from sqale_grpo.reward.statement import syntax_trees
 
 
 class UnparsedSql(Exception):
@@ -28,7 +29,7 @@ def gold_tables(sql: str, tables: Iterable[str]) -> tuple[str, ...]:
 def parse(sql: str) -> exp.Expr:
     """The syntax tree of one query, shared: copy it before a change. Raises UnparsedSql."""
     try:
-        statements = [tree for tree in sqlglot.parse(sql, dialect="sqlite") if tree is not None]
+        statements = syntax_trees(sql)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise UnparsedSql(str(error).split("\n")[0]) from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):

@@ -227,6 +227,15 @@ class Connection:
 
     def _run(self, sql: str, cap: int, partial: bool, cell_chars: int) -> Reply:
         try:
+            return self._decoded(sql, cap, partial, cell_chars)
+        except (sqlite3.Warning, sqlite3.ProgrammingError) as error:
+            single = first_statement(sql) if "one statement at a time" in str(error) else None
+            if single is None:
+                raise
+            return self._decoded(single, cap, partial, cell_chars)
+
+    def _decoded(self, sql: str, cap: int, partial: bool, cell_chars: int) -> Reply:
+        try:
             return self._fetch(sql, cap, partial, cell_chars)
         except sqlite3.OperationalError as error:
             # Decoding by a Python function costs 0.1 µs a cell, so only databases that need it get it.
@@ -234,11 +243,6 @@ class Connection:
                 raise
             self.sqlite.text_factory = decode
             return self._fetch(sql, cap, partial, cell_chars)
-        except (sqlite3.Warning, sqlite3.ProgrammingError) as error:
-            single = first_statement(sql) if "one statement at a time" in str(error) else None
-            if single is None:
-                raise
-            return self._fetch(single, cap, partial, cell_chars)
 
     def _run_plain(self, sql: str, cap: int, plain: str) -> Reply:
         """Every row is fetched and read as text in UTF-8, as Python's sqlite3 does it; what is not fails."""

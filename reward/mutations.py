@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sqale_grpo.env.schema import SchemaGraph
 from sqale_grpo.env.text import fold_name
+from sqale_grpo.reward.statement import syntax_trees
 
 FLIPPED = {exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}
 SHIFTED = {exp.GT: exp.GTE, exp.GTE: exp.GT, exp.LT: exp.LTE, exp.LTE: exp.LT}
@@ -59,7 +60,7 @@ class Place:
 def parse_query(sql: str) -> exp.Query | None:
     """The syntax tree of one query, None where sqlglot cannot read it."""
     try:
-        trees = [tree for tree in sqlglot.parse(sql, dialect="sqlite") if tree is not None]
+        trees = syntax_trees(sql)
     except (sqlglot.errors.SqlglotError, RecursionError, ValueError):
         return None
     return trees[0] if len(trees) == 1 and isinstance(trees[0], exp.Query) else None

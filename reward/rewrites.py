@@ -4,6 +4,7 @@ import random
 
 from sqlglot import exp
 
+from sqale_grpo.env.syntax import statements
 from sqale_grpo.reward.mutations import Mutant, parse_query, written
 
 
@@ -18,7 +19,8 @@ def rewrites(sql: str, chance: random.Random) -> list[Mutant]:
         if changed is not None:
             found.append(Mutant(kind, written(changed)))
     if tree.args.get("order") is None and isinstance(tree, exp.Select):
-        found.append(Mutant("wrapped", f"SELECT * FROM (\n{sql.strip().rstrip(';')}\n)"))
+        alone = next(statements(sql)).rstrip().removesuffix(";")  # a comment after the semicolon would close nothing
+        found.append(Mutant("wrapped", f"SELECT * FROM (\n{alone}\n)"))
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.sqlite import SQLite
 from sqlglot.parsers.sqlite import SQLiteParser
@@ -59,6 +60,15 @@ class FromClause:
     sources: list[FromItem] = field(default_factory=list)
     equalities: list[tuple[ColumnName, ColumnName]] = field(default_factory=list)
     shared: list[Shared] = field(default_factory=list)
+
+
+def syntax_trees(sql: str, dialect: str = "sqlite") -> list[exp.Expr]:
+    """One tree per statement of a text; a semicolon with nothing but a comment after it is no statement.
+
+    Raises what sqlglot raises: SqlglotError, RecursionError, ValueError.
+    """
+    trees = sqlglot.parse(sql, dialect=dialect)
+    return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
 
 
 class TooManySteps(Exception):

@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqale_grpo.env.syntax import statements
 from sqale_grpo.env.text import fold_name
 from sqale_grpo.reward.compare import same_results
+from sqale_grpo.reward.statement import syntax_trees
 
 Row = tuple[Any, ...]
 RANKED = "rows with order keys"  # a name that no table has
@@ -51,7 +52,7 @@ def ranked_query(sql: str, width: int, aliases: bool = False) -> str | None:
     ``width``: the number of columns of its result. ``aliases``: names within an expression are aliases where they can.
     """
     try:
-        (tree,) = [tree for tree in sqlglot.parse(sql, dialect="sqlite") if tree is not None]
+        (tree,) = syntax_trees(sql)
     except (sqlglot.errors.SqlglotError, RecursionError, ValueError):
         return None
     order = tree.args.get("order")

@@ -12,6 +12,7 @@ from sqale_grpo.corpus.own.tables import SourceTable
 from sqale_grpo.corpus.question import CorpusError
 from sqale_grpo.env.errors import first_line
 from sqale_grpo.env.text import fold_name
+from sqale_grpo.reward.statement import syntax_trees
 
 SQLITE = "sqlite"
 _PARTS = {
@@ -51,7 +52,7 @@ def check_dialect(name: str) -> str:
 def to_sqlite(sql: str, dialect: str, tables: Iterable[SourceTable] = ()) -> str:
     """One query in SQLite's dialect, its tables called as in the new database. Raises CannotTranslate."""
     try:
-        trees = [tree for tree in sqlglot.parse(sql, dialect=dialect) if tree is not None]
+        trees = syntax_trees(sql, dialect)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise CannotTranslate(f"it is no {dialect} that sqlglot can read: {first_line(error)}") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):

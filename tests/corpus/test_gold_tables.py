@@ -35,6 +35,7 @@ TABLES = ("singer", "Concert", "order details", "Straße")
             list(TABLES[:3]),
         ),
         ("SELECT count(*) FROM singer;", ["singer"]),
+        ("SELECT count(*) FROM singer; -- all of them", ["singer"]),
     ],
 )
 def test_base_tables_as_declared(sql: str, expected: list[str]) -> None:

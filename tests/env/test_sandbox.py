@@ -42,8 +42,9 @@ def test_values_arrive_exactly(sandbox):
     assert not result.truncated
 
 
-def test_text_that_is_not_utf8_is_kept_bytewise(sandbox):
-    rows = sandbox.execute("SELECT CAST(x'66fcfe' AS TEXT), 'für', x'ff'").rows
+@pytest.mark.parametrize("end", ["", ";", ";;", "; -- two\n;"])
+def test_text_that_is_not_utf8_is_kept_bytewise(sandbox, end):
+    rows = sandbox.execute(f"SELECT CAST(x'66fcfe' AS TEXT), 'für', x'ff'{end}").rows
     assert rows == [("f\udcfc\udcfe", "für", b"\xff")]
     assert rows[0][0].encode("utf-8", "surrogateescape") == b"f\xfc\xfe"
     assert sandbox.execute("SELECT CAST(x'ff' AS TEXT)").rows == [("\udcff",)]

@@ -91,6 +91,7 @@ def test_constants_are_the_gold_rows():
         "SELECT c.name, o.total FROM customer c JOIN orders o ON o.customer_id = c.id WHERE o.total > 9 AND c.id < 3",
         "SELECT DISTINCT city FROM customer",
         "SELECT name FROM customer WHERE id BETWEEN 2 AND 3",
+        "-- who?\nSELECT name FROM customer WHERE name <> ';' ; -- all others;",
         "SELECT name FROM customer c JOIN orders o ON o.customer_id = c.id OR c.id = 4 ORDER BY o.id",
     ],
 )
