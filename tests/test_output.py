@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 
 
 def plan(**environment: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "sqale_grpo", "train", "configs/demo.yaml", "--dry-run"]
+    words = [sys.executable, "-m", "sqale_grpo", "train", "configs/recipe.yaml", "configs/corpus/sqale.yaml", "--dry-run"]
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "PYTHONIOENCODING")}
     return subprocess.run(words, cwd=ROOT, env=kept | environment, capture_output=True, text=True, errors="replace")
 
@@ -18,7 +18,7 @@ def test_piped_tables_are_as_wide_as_they_need() -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) > 100 and not any("…" in line for line in lines)
-    assert any("any, DDP" in line and "3, FSDP2" in line for line in lines)
+    assert any("ZeRO-3" in line and "FSDP2" in line for line in lines)
 
 
 def test_eighty_columns_are_respected() -> None:

@@ -12,6 +12,9 @@ BYTES = {"float32": 4, "bfloat16": 2}
 # TRL's fused head: one tile of logits (tokens x vocabulary) in 16 bits, and a float32 gradient of the whole head.
 HEAD_TILE = 4_096 * 32_768
 CONTEXT = 2 * GIB  # what the CUDA context, NCCL's buffers and the allocator's gaps take
+PROGRAM = 700 * 2**20  # of a process on the CPU that has imported torch and TRL: measured
+# What cards of so many GB report in GiB, the least of their kind: L4 and A10; A100; L40S; H100; H200.
+CARDS = ((24, 22.0), (40, 39.4), (48, 44.4), (80, 79.1), (141, 139.8))
 STRATEGIES = ("single", "ddp", "zero2", "zero3", "fsdp2")
 
 
@@ -66,12 +69,26 @@ def memory_parts(config: Config, micro_batch: int, strategy: str, shape: ModelSh
     return [*parts, *_passing(config, micro_batch, strategy, shape), foreach]
 
 
-def peak(parts: Iterable[Part], gpus: int) -> float:
-    """Bytes on one of ``gpus`` GPUs at the peak: what is always there, and the larger of the passes and the step."""
+def peak(parts: Iterable[Part], gpus: int, engine: float = 0.0, sleeps: bool = False) -> float:
+    """Bytes on one of ``gpus`` GPUs at the peak: what is always there, and the larger of the passes and the step.
+
+    ``engine``: bytes of a colocated vLLM, beside all of it, or where it ``sleeps`` in turn with passes and step.
+    """
     sums = dict.fromkeys(("always", "pass", "step"), 0.0)
     for part in parts:
         sums[part.during] += part.on_rank(gpus)
-    return sums["always"] + max(sums["pass"], sums["step"])
+    busy = max(sums["pass"], sums["step"])
+    return sums["always"] + (max(busy, engine) if sleeps else busy + engine)
+
+
+def smallest_card(config: Config, parts: Iterable[Part], gpus: int) -> int | None:
+    """Nominal GB of the smallest of ``CARDS`` that holds the peak and the engine's share of it; None: none does."""
+    rollout, parts = config.rollout, list(parts)
+    share = rollout.vllm_memory_share if rollout.backend == "vllm_colocate" else 0.0
+    for nominal, size in CARDS:
+        if peak(parts, gpus, share * size * GIB, rollout.vllm_sleep) <= size * GIB:
+            return nominal
+    return None
 
 
 def trained_parameters(config: Config, shape: ModelShape = QWEN35_2B) -> int:
@@ -92,7 +109,9 @@ def _passing(config: Config, micro_batch: int, strategy: str, shape: ModelShape)
     return [
         Part("activations", _activation_formula(checkpointing), kept, False, during="pass"),
         Part("head", "4,096 x 32,768 x 2 + vocabulary x hidden x 4", head, False, during="pass"),
-        Part("CUDA, NCCL", "a guess", CONTEXT, False),
+        Part("Python, torch", "measured", PROGRAM, False)
+        if config.train.use_cpu
+        else Part("CUDA, NCCL", "a guess", CONTEXT, False),
     ]
 
 

@@ -44,23 +44,48 @@ QWEN35_2B = ModelShape(
     intermediate=6_144,
     vocabulary=248_320,
 )
+# Counted in the same way from the published shapes; the vision tower of the 0.8B is a guess.
+KNOWN = (
+    QWEN35_2B,
+    ModelShape(
+        name="Qwen3.5-0.8B",
+        text=752_393_024,
+        vision=100_000_000,
+        lora=638_976,
+        layers=24,
+        hidden=1_024,
+        intermediate=3_584,
+        vocabulary=248_320,
+    ),
+    ModelShape(
+        name="SmolLM2-135M",
+        text=134_515_008,
+        vision=0,
+        lora=305_280,
+        layers=30,
+        hidden=576,
+        intermediate=1_536,
+        vocabulary=49_152,
+    ),
+)
 
 
 def model_shape(path: Path | str, targets: Sequence[str] = DEFAULT_TARGETS) -> ModelShape:
     """The shape of the model at ``path``: a folder, or a name on the Hub whose files are in its cache.
 
-    Qwen3.5-2B's, which is what the recipe trains, where neither can be read (``is_assumed``). ``targets``: modules that
-    LoRA adapts.
+    Where neither can be read: one of ``KNOWN`` by its name, else Qwen3.5-2B's, which is what the recipe trains
+    (``is_assumed``). ``targets``: modules that LoRA adapts.
     """
+    known = next((each for each in KNOWN if each.name in str(path)), QWEN35_2B)
     folder = cached(path) if isinstance(path, str) and not Path(path).is_dir() else Path(path)
     if not (folder / "config.json").is_file():
-        return QWEN35_2B
+        return known
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         shapes = tensor_shapes(folder)
         return _shape(folder.name, {**config, **config.get("text_config", {})} | _tied(config), shapes, targets)
     except (OSError, ValueError, LookupError, struct.error):
-        return QWEN35_2B
+        return known
 
 
 def cached(name: str) -> Path:

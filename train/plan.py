@@ -19,8 +19,8 @@ from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import prepare_command, prepared_folder
 from sqale_grpo.settings.keys import SCALED, Config
 from sqale_grpo.settings.shape import batch_shape, check_corpus_size, launched_processes
-from sqale_grpo.train.memory import GIB, checkpoint_bytes, memory_parts, peak
-from sqale_grpo.train.model_shape import QWEN35_2B, ModelShape, model_shape
+from sqale_grpo.train.memory import GIB, checkpoint_bytes, memory_parts, peak, smallest_card
+from sqale_grpo.train.model_shape import QWEN35_2B, ModelShape, is_assumed, model_shape
 
 
 def warmup_steps(config: Config) -> int:
@@ -92,18 +92,16 @@ def _of_a_long_run(config: Config) -> bool:
 
 GATE_SHARE = 0.05
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 9)
-# (heading, strategy, GPUs)
+# (heading, strategy, GPUs or processes)
 SHARDINGS = (
-    ("1", "single", 1),
-    ("any, DDP", "ddp", 1),
-    ("3, ZeRO-2", "zero2", 3),
-    ("8, ZeRO-2", "zero2", 8),
-    ("3, ZeRO-3", "zero3", 3),
-    ("8, ZeRO-3", "zero3", 8),
-    ("3, FSDP2", "fsdp2", 3),
-    ("8, FSDP2", "fsdp2", 8),
+    ("1 GPU", "single", 1),
+    ("DDP", "ddp", 1),
+    ("3 GPUs\nZeRO-2", "zero2", 3),
+    ("8 GPUs\nZeRO-2", "zero2", 8),
+    ("8 GPUs\nZeRO-3", "zero3", 8),
+    ("8 GPUs\nFSDP2", "fsdp2", 8),
 )
-CARD_GIB = 79.6  # what an 80 GB H100 reports
+ON_THE_CPU = (("1 process", "single", 1), ("2, DDP", "ddp", 2))
 
 
 def print_plan(config: Config, console: Console) -> None:
@@ -120,8 +118,10 @@ def print_plan(config: Config, console: Console) -> None:
     console.print(anchor_text(config))
     for warning in plan_warnings(config):
         console.print(f"note: {warning}", style="yellow", highlight=False)
-    shape = model_shape(resolve_policy(config.model.path), config.model.lora_targets)
-    console.print(memory_table(config, batch_shape(config, started).micro_batch, shape))
+    path = resolve_policy(config.model.path)
+    shape = model_shape(path, config.model.lora_targets)
+    for table in memory_tables(config, batch_shape(config, started).micro_batch, shape, is_assumed(shape, path)):
+        console.print(table)
 
 
 def corpus_text(config: Config) -> str:
@@ -223,9 +223,55 @@ def anchor_text(config: Config) -> str:
     )
 
 
-def memory_table(config: Config, micro_batch: int, shape: ModelShape = QWEN35_2B) -> Table:
-    """GiB a GPU by part and by way of sharing, for a model of ``shape`` at the longest episodes."""
-    rollout = config.rollout
+def memory_tables(
+    config: Config, micro_batch: int, shape: ModelShape = QWEN35_2B, assumed: bool = False
+) -> tuple[Table, Table]:
+    """The formula of each part, then its size a GPU, or a process on the CPU, by way of sharing: the longest episodes.
+
+    ``assumed``: ``shape`` is not that of the run's own model, whose files are not at hand.
+    """
+    rollout, on_cpu = config.rollout, config.train.use_cpu
+    shardings = ON_THE_CPU if on_cpu else SHARDINGS
+    counts = [number for _, _, number in shardings]
+    columns = [
+        {part.name: part for part in memory_parts(config, micro_batch, strategy, shape)} for _, strategy, _ in shardings
+    ]
+    parts = {part.name: part.formula for column in columns for part in column.values()}
+    formulas = Table(
+        title=f"memory by formula, in bytes, for {shape.name}, {micro_batch} x {rollout.max_episode_tokens:,} tokens a "
+        "pass",
+        caption=sizes_text(config, micro_batch, shape, assumed),
+    )
+    formulas.add_column("part")
+    formulas.add_column("formula")
+    for part in parts.items():
+        formulas.add_row(*part)
+    peaks = [peak(column.values(), n) for column, n in zip(columns, counts, strict=True)]
+    unit, name = (GIB, "GiB") if max(peaks) >= GIB else (GIB // 1024, "MiB")
+    table = Table(
+        title=f"the same in {name} {'a process' if on_cpu else 'a GPU'}",
+        caption="An estimate, not a measurement. The peak has the larger of the passes and the optimizer's step.",
+    )
+    table.add_column("part")
+    for heading, _, _ in shardings:
+        table.add_column(heading, justify="right")
+    for part in parts:
+        shown = [
+            column[part].on_rank(n) / unit if part in column else 0.0 for column, n in zip(columns, counts, strict=True)
+        ]
+        table.add_row(part, *(f"{size:.1f}" if size else "–" for size in shown))
+    table.add_section()
+    table.add_row("at the peak", *(f"{size / unit:.1f}" for size in peaks))
+    if not on_cpu:
+        share = rollout.vllm_memory_share if rollout.backend == "vllm_colocate" else 0.0
+        beside = f", {share:g} of it for a vLLM{' that sleeps' if rollout.vllm_sleep else ''}" if share else ""
+        cards = [smallest_card(config, column.values(), n) for column, n in zip(columns, counts, strict=True)]
+        table.add_row(f"smallest card{beside}", *(f"{card} GB" if card else "none" for card in cards))
+    return formulas, table
+
+
+def sizes_text(config: Config, micro_batch: int, shape: ModelShape, assumed: bool) -> str:
+    """What the formulas' names stand for, and what a checkpoint takes."""
     given = {
         "text": shape.text,
         "vision": shape.vision,
@@ -237,32 +283,13 @@ def memory_table(config: Config, micro_batch: int, shape: ModelShape = QWEN35_2B
     if config.model.lora_rank:
         given["trained"] = config.model.lora_rank * shape.lora
     sizes = ", ".join(f"{name} = {value:,}" for name, value in given.items())
-    sharded = checkpoint_bytes(config, shape, "zero2") / GIB
-    assumed = " (another model's sizes are read where its folder is at hand)" if shape is QWEN35_2B else ""
-    table = Table(
-        title=f"estimated GiB a GPU for {shape.name}, {micro_batch} x {rollout.max_episode_tokens:,} tokens a pass",
-        caption=f"tokens = {micro_batch} x {rollout.max_episode_tokens:,}, {sizes}{assumed}; formulas in bytes. An "
-        f"estimate, not a measurement: an 80 GB card has {CARD_GIB} GiB. The peak has the larger of the passes and the "
-        f"optimizer's step. One checkpoint takes about {checkpoint_bytes(config, shape) / GIB:.1f} GiB on disk, "
-        f"{sharded:.1f} under ZeRO.",
+    other = f"{shape.name}'s sizes stand in for {config.model.path}'s, whose files are not at hand. " if assumed else ""
+    plain, sharded = (checkpoint_bytes(config, shape, sharding) for sharding in ("none", "zero2"))
+    return (
+        f"{other}tokens = {micro_batch} x {config.rollout.max_episode_tokens:,}, {sizes}. One checkpoint takes about "
+        f"{_disk(plain)} on disk, {_disk(sharded)} under ZeRO."
     )
-    table.add_column("part")
-    table.add_column("formula")
-    for heading, _, _ in SHARDINGS:
-        table.add_column(f"GPUs: {heading}", justify="right")
-    columns = [
-        {part.name: part for part in memory_parts(config, micro_batch, strategy, shape)} for _, strategy, _ in SHARDINGS
-    ]
-    counts = [gpus for _, _, gpus in SHARDINGS]
-    for name, formula in {part.name: part.formula for column in columns for part in column.values()}.items():
-        shown = [
-            column[name].on_rank(n) / GIB if name in column else 0.0 for column, n in zip(columns, counts, strict=True)
-        ]
-        table.add_row(name, formula, *(f"{size:.1f}" if size else "–" for size in shown))
-    engine = CARD_GIB * rollout.vllm_memory_share if rollout.backend == "vllm_colocate" else 0.0
-    if engine:
-        table.add_row("colocated vLLM", f"{rollout.vllm_memory_share:g} x card", *(f"{engine:.1f}" for _ in columns))
-    table.add_section()
-    peaks = [peak(column.values(), n) / GIB for column, n in zip(columns, counts, strict=True)]
-    table.add_row("at the peak", "", *(f"{size + engine:.1f}" for size in peaks))
-    return table
+
+
+def _disk(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / 2**20:.1f} MiB"

@@ -10,9 +10,9 @@ from sqale_grpo.rollout.demo_policy import demo_policy_folder
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.settings.shape import accumulation, batch_shape, check_corpus_size
-from sqale_grpo.train.memory import GIB, checkpoint_bytes, memory_parts, peak
+from sqale_grpo.train.memory import CARDS, GIB, checkpoint_bytes, memory_parts, peak, smallest_card
 from sqale_grpo.train.model_shape import QWEN35_2B, model_shape
-from sqale_grpo.train.plan import CARD_GIB, anchors, learning_rate, plan_warnings, turning_points, warmup_steps
+from sqale_grpo.train.plan import anchors, learning_rate, plan_warnings, turning_points, warmup_steps
 from tests.helpers.programs import program
 
 main = program("train")
@@ -142,9 +142,49 @@ def test_memory_falls_with_sharding_lora_and_without_reference() -> None:
 def test_an_80_gb_card_holds_the_longest_episode_with_vllm_beside_it() -> None:
     """What the recipe and docs/multi_gpu.md rely on: 0.3 of the card for vLLM (DDP: 0.2), the rest for training."""
     share = load_config([RECIPE]).rollout.vllm_memory_share
+    card = dict(CARDS)[80]
     for strategy, gpus in (("single", 1), ("zero2", 3), ("zero2", 8), ("zero3", 3), ("fsdp2", 8)):
-        assert peak_gib([], strategy, gpus) < CARD_GIB * (1 - share), strategy
-    assert CARD_GIB * 0.7 < peak_gib([], "ddp", 3) < CARD_GIB * 0.8
+        assert peak_gib([], strategy, gpus) < card * (1 - share), strategy
+    assert card * 0.7 < peak_gib([], "ddp", 3) < card * 0.8
+
+
+OWN = ROOT / "configs" / "own"
+
+
+@pytest.mark.parametrize(("name", "gb"), [("gpu24", 24), ("gpu80", 80)])
+def test_a_recipe_of_ones_own_fits_the_card_that_it_names(name: str, gb: int) -> None:
+    config = load_config([OWN / f"{name}.yaml"], ["corpus.source=data"])
+    parts = memory_parts(config, 1, "single", model_shape(config.model.path))
+    assert smallest_card(config, parts, 1) == gb
+
+
+def test_a_vllm_that_sleeps_takes_its_memory_in_turn_with_the_passes() -> None:
+    config = load_config([RECIPE])
+    parts = memory_parts(config, 1, "single")
+    busy = {kind: sum(part.on_rank(1) for part in parts if part.during == kind) for kind in ("always", "pass", "step")}
+    most, engine = max(busy["pass"], busy["step"]), 20 * GIB
+    assert peak(parts, 1, engine) == pytest.approx(busy["always"] + most + engine)
+    assert peak(parts, 1, engine, sleeps=True) == pytest.approx(busy["always"] + max(most, engine))
+    config.rollout.vllm_memory_share = 0.9
+    assert smallest_card(config, parts, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "updates", "counts"),
+    [
+        ("cpu", 8, (3, 4, 4)),
+        ("cpu_135m", 60, (10, 10, 10)),
+        ("gpu24", 300, (15, 20, 20)),
+        ("gpu80", 400, (20, 25, 25)),
+        ("gpu24", 30, (2, 2, 2)),
+        ("gpu80", 1_800, (90, 112, 112)),
+    ],
+)
+def test_the_schedules_of_ones_own_recipes_are_shares_of_the_run(name: str, updates: int, counts: tuple) -> None:
+    config = load_config([OWN / f"{name}.yaml"], [f"train.updates={updates}", "corpus.source=data"])
+    train = config.train
+    assert (config.curriculum.gate_updates, train.anchor_updates, train.save_updates) == counts
+    assert plan_warnings(config) == []
 
 
 def test_a_checkpoint_is_what_was_measured_a_parameter() -> None:
@@ -156,12 +196,18 @@ def test_a_checkpoint_is_what_was_measured_a_parameter() -> None:
 
 
 def test_the_plan_shows_the_sizes_of_the_model_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    for path, text, hidden in (("Qwen/Qwen3.5-0.8B", 752_393_024, 1_024), ("SmolLM2-135M-Instruct", 134_515_008, 576)):
+        assert (model_shape(path).text, model_shape(path).hidden) == (text, hidden), "its name is known"
     shape = model_shape(demo_policy_folder())
     assert shape.vision == 0 and shape.layers == 2 and 100_000 < shape.text < 1_000_000
     assert model_shape("Qwen/Qwen3.5-2B") is QWEN35_2B
     assert main([str(DEMO), "--dry-run", "model.lora_rank=4"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"text = {shape.text:,}" in shown and f"trained = {4 * shape.lora:,}" in shown
+    assert "MiB a process" in shown and "smallest card" not in shown and "stand in" not in shown
+    assert main([str(RECIPE), str(SQALE), "--dry-run", "model.path=ada/unknown"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "sizes stand in for ada/unknown's, whose files are not at hand" in shown and "80 GB" in shown
 
 
 def test_dry_run_prints_the_plan_without_torch() -> None:
