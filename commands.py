@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from sqale_grpo.env.errors import UserError
@@ -93,6 +92,8 @@ def _moved(name: str) -> int:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # late: it loads sockets and mail
+
     try:
         return version("sqale-grpo")
     except PackageNotFoundError:  # run from its sources without an installation

@@ -9,12 +9,13 @@ import os
 import shutil
 import socket
 import stat
+import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.errors import UserError, system_sentence
 
 PARTIAL = ".partial"  # ends the name of what is not whole yet
 LOCK = ".lock"  # within a held folder; it stays there, since removing it would let two processes hold two files
@@ -96,6 +97,36 @@ def give_usual_modes(folder: Path) -> None:
         state = file.lstat()
         if stat.S_ISREG(state.st_mode) and state.st_nlink == 1 and state.st_mode & usual != usual:
             file.chmod(stat.S_IMODE(state.st_mode) | usual)
+
+
+def check_place(path: str | Path, meant: str, error: type[UserError] = UserError) -> None:
+    """Raise ``error`` where nothing can be written at ``path``, before hours of work are to be written there.
+
+    ``meant``: what names the place to a person, as ``output=``. Leaves no trace.
+    """
+    place = Path(path).absolute()
+    try:
+        while not _is_there(place):
+            place = place.parent
+        if place == Path(path).absolute() and not place.is_dir():
+            with open(place, "ab"):
+                return
+        with tempfile.TemporaryDirectory(prefix=".sqale-", dir=place):
+            return
+    except OSError as refused:
+        if refused.errno in (errno.ENOSPC, errno.EDQUOT):  # a start may free room first, by what a kill left behind
+            return
+        refused.filename = str(path)
+        raise error(f"{meant} cannot be written: {system_sentence(refused)}") from refused
+
+
+def _is_there(place: Path) -> bool:
+    """Raises what the system refuses of a name: too long a one, or one within a file."""
+    try:
+        place.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def partial_path(path: Path) -> Path:

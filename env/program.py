@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.errors import UserError, system_sentence
 from sqale_grpo.env.text import harmless
 
 TRACEBACK = "SQALE_GRPO_TRACEBACK"  # set to 1: errors keep their traceback
@@ -44,7 +44,8 @@ def run_program(run: Callable[[], int | None], stopped: str = "") -> int:
 def _told(error: UserError | OSError) -> int:
     if os.environ.get(TRACEBACK) == "1":
         raise error
-    sentence = " ".join((str(error) or type(error).__name__).split())
+    text = system_sentence(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+    sentence = " ".join(text.split())
     print(f"error: {harmless(sentence)}", file=sys.stderr)
     return error.exit_status if isinstance(error, UserError) else UserError.exit_status
 

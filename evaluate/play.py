@@ -11,6 +11,7 @@ from rich.console import Console
 
 from sqale_grpo.corpus import open_prepared
 from sqale_grpo.corpus.prepared import MARKER
+from sqale_grpo.env.files import check_place
 from sqale_grpo.evaluate.identity import MARKED_SHARE, digest, missing, read_identity
 from sqale_grpo.evaluate.place import check_folder, finished
 from sqale_grpo.rollout.policy_path import DEMO, resolve_policy
@@ -50,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         check_prepared(*_split(config))
     config = with_names(config, resolve_model(config))
     folder = evaluation_folder(config)
+    check_place(folder, "output=", ConfigError)
     check_folder(config, folder)
     console.print(to_yaml(config), markup=False, highlight=False)
     if options.dry_run:

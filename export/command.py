@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from sqale_grpo.env.files import check_place
 from sqale_grpo.env.text import harmless
 from sqale_grpo.settings.check import ConfigError
 
@@ -20,6 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     if options.push is None and (options.dry_run or options.public):
         raise ConfigError("--dry-run and --public belong to --push REPO")
+    check_place(options.out, "--out", ConfigError)
     # Late, so that --help and a wrong argument come without torch.
     from sqale_grpo.export.folder import export_run, is_export
     from sqale_grpo.export.push import push_folder

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sqale_grpo.env.errors import UserError
-from sqale_grpo.env.files import hold_folder
+from sqale_grpo.env.files import check_place, hold_folder
 from sqale_grpo.env.program import die_with, run_program
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
@@ -72,6 +72,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
     files, overrides = sweep_files([sweep, *inputs])
     runs = read_runs(files, overrides)
     check_folders(runs)
+    check_place(page, "--page", ConfigError)
     around(page)  # refuses a page without a place for the results now, not after the last run
     tested = load_config(TESTED, overrides)
     folder = Path(tested.output) / f"sweep-{Path(sweep).stem}"

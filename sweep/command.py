@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from sqale_grpo.env.files import hold_folder
+from sqale_grpo.env.files import check_place, hold_folder
 from sqale_grpo.env.text import harmless
 from sqale_grpo.rollout.record import METRICS, read_metrics
 from sqale_grpo.settings.check import ConfigError
@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     files, overrides = sweep_files(options.inputs)
     runs = read_runs(files, overrides)
     check_folders(runs)
+    for output in {run.config.output for run in runs}:
+        check_place(output, "output=", ConfigError)
     if options.dry_run:
         show_plan(runs)
         return 0

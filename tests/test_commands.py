@@ -70,7 +70,12 @@ class Failed(UserError):
     [
         (UserError("a file is missing:\n  name one"), 2, "error: a file is missing: name one\n"),
         (Failed("3 of 4 failed"), 1, "error: 3 of 4 failed\n"),
-        (OSError(28, "No space left on device", "x"), 2, "error: [Errno 28] No space left on device: 'x'\n"),
+        (
+            OSError(28, "No space left on device", "x"),
+            2,
+            "error: x: no space left on device: free some room there, or choose another disk; "
+            "what is written stays, and the same command goes on\n",
+        ),
         (UserError("a cell holds \x1b[2J"), 2, "error: a cell holds \\x1b[2J\n"),
         (KeyboardInterrupt(), 130, "\nthe same command goes on\n"),
     ],
@@ -128,9 +133,9 @@ def test_ctrl_c_at_any_stage_is_no_traceback(after: float, tmp_path: Path) -> No
 
 
 def _runs(pid: int) -> bool:
-    """Whether the program has read a file of ours: its frame is up, or is on its way."""
+    """Whether the program's frame is up: its command loads what the frame does not, SQLite."""
     maps = Path(f"/proc/{pid}/maps")
-    return maps.exists() and "_socket" in maps.read_text() or not os.path.exists(f"/proc/{pid}")
+    return maps.exists() and "_sqlite3" in maps.read_text() or not os.path.exists(f"/proc/{pid}")
 
 
 def test_the_first_line_of_an_error_is_one_that_says_something() -> None:

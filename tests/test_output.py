@@ -8,7 +8,15 @@ from tests.conftest import ROOT
 
 
 def plan(**environment: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "sqale_grpo", "train", "configs/recipe.yaml", "configs/corpus/sqale.yaml", "--dry-run"]
+    words = [
+        sys.executable,
+        "-m",
+        "sqale_grpo",
+        "train",
+        "configs/recipe.yaml",
+        "configs/corpus/sqale.yaml",
+        "--dry-run",
+    ]
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "PYTHONIOENCODING")}
     return subprocess.run(words, cwd=ROOT, env=kept | environment, capture_output=True, text=True, errors="replace")
 

@@ -11,6 +11,7 @@ import sys
 
 from rich.console import Console
 
+from sqale_grpo.env.files import check_place
 from sqale_grpo.rollout.policy_path import resolve_policy
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import check_run_prepared
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise ConfigError("no config file given; start from configs/recipe.yaml or configs/demo.yaml")
     batch_shape(config, launched_processes())
     read_prompts(config.env.prompts)
+    check_place(run_folder(config), "output=", ConfigError)
     console = Console(quiet=not is_main_process())
     console.print(to_yaml(config), markup=False, highlight=False)
     if options.dry_run:

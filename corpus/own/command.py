@@ -14,6 +14,8 @@ from sqale_grpo.corpus.own.check import Checked, check_folder
 from sqale_grpo.corpus.own.keys import FoundKey
 from sqale_grpo.corpus.own.new import LEFT_OUT, PROPOSED, TEST, TRAIN, NewCorpus, Wishes, make_corpus
 from sqale_grpo.corpus.own.take import LeftOut
+from sqale_grpo.corpus.question import CorpusError
+from sqale_grpo.env.files import check_place
 from sqale_grpo.env.text import harmless
 
 SHOWN = 5  # of a long list
@@ -71,6 +73,7 @@ def _new(options: argparse.Namespace) -> None:
         encoding=options.encoding,
         workers=os.cpu_count() or 1,
     )
+    check_place(options.folder, "FOLDER", CorpusError)
     console = Console(stderr=True)
     with console.status("starting") as status:
 

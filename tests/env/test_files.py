@@ -15,6 +15,7 @@ import pytest
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.files import (
     LOCK,
+    check_place,
     hold_folder,
     open_to_others,
     partial_path,
@@ -210,8 +211,8 @@ def test_a_forked_child_does_not_keep_what_its_dead_parent_held(tmp_path: Path) 
     with process(
         f"held = hold_folder({str(tmp_path)!r})",
         "if not os.fork():",
-        "    os.read(0, 1); os._exit(0)",
-        "print('ready', flush=True); time.sleep(600)",
+        "    print('ready', flush=True); os.read(0, 1); os._exit(0)",  # it has let go before it runs on
+        "time.sleep(600)",
     ) as other:
         with pytest.raises(UserError, match="another process"):
             hold_folder(tmp_path)
@@ -254,3 +255,35 @@ def test_a_file_of_its_owner_alone_is_opened_to_others(tmp_path: Path) -> None:
     finally:
         assert os.umask(before) == 0o027
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("inside", ["", "new", "new/deeper"])
+def test_a_place_that_can_be_written_is_left_as_it_was(tmp_path: Path, inside: str) -> None:
+    check_place(tmp_path / inside, "output=")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_can_be_written_is_a_place(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("text")
+    check_place(page, "--page")
+    assert page.read_text() == "text"
+
+
+@pytest.mark.parametrize(
+    ("inside", "reason"),
+    [
+        ("file/run", "not a directory: a part of this path is a file: choose another place"),
+        ("n" * 300 + "/run", "file name too long: choose a shorter name"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, inside: str, reason: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError) as error:
+        check_place(tmp_path / inside, "output=")
+    assert str(error.value) == f"output= cannot be written: {tmp_path / inside}: {reason}"
+
+
+def test_a_place_in_a_file_system_that_takes_nothing() -> None:
+    with pytest.raises(UserError, match="^--page cannot be written: /proc/x/page.md: .*: look at the path$"):
+        check_place("/proc/x/page.md", "--page")
