@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from sqale_grpo.corpus import reasons
 from sqale_grpo.corpus.files import SIDECARS, file_name, fingerprint
-from sqale_grpo.corpus.gold import DatabaseFacts, Verdict
-from sqale_grpo.corpus.prepared import DATABASES, DROPPED, INDEX, MARKER, read_marker
+from sqale_grpo.corpus.gold import Choice, DatabaseFacts, Verdict
+from sqale_grpo.corpus.prepared import CHOICES, DATABASES, DROPPED, INDEX, MARKER, read_marker
 from sqale_grpo.corpus.question import CorpusError, DatabaseRecipe
 from sqale_grpo.corpus.staging import Staging
 from sqale_grpo.corpus.workers import Result
@@ -40,10 +40,10 @@ def take_earlier(staging: Staging, out: Path, key: dict[str, Any], digests: dict
 
     ``digests``: of the databases as they are now. Returns how many questions that were.
     """
-    if key.get("counter_databases"):  # chosen with the verdict, and not kept in a form that could be taken over
-        return 0
-    taken = 0
+    taken, chosen = 0, bool(key.get("counter_databases"))
     for folder, marker in _earlier(out, key):
+        if chosen and not (folder / CHOICES).exists():  # prepared before choices were kept
+            break
         known = marker[FILES]
         for db_id in sorted(staging.open_databases() & known.keys()):
             if digests.get(db_id) == known[db_id]:
@@ -53,9 +53,8 @@ def take_earlier(staging: Staging, out: Path, key: dict[str, Any], digests: dict
 
 
 def _earlier(out: Path, key: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Complete folders beside ``out``, the newest first."""
-    prefix = out.name.rpartition("-")[0]
-    folders = [path for path in out.parent.glob(f"{prefix}-*") if path != out and (path / MARKER).is_file()]
+    """Complete folders beside ``out``, the newest first; the key tells them apart, and each database's digest."""
+    folders = [path for path in out.parent.iterdir() if path != out and (path / MARKER).is_file()]
     for folder in sorted(folders, key=lambda path: (path / MARKER).stat().st_mtime_ns, reverse=True):
         try:
             marker = read_marker(folder)
@@ -83,16 +82,31 @@ def _take(staging: Staging, folder: Path, out: Path, db_id: str) -> int:
 
 def _verdicts(folder: Path, db_id: str) -> dict[str, Verdict]:
     """By query. What the record itself was dropped for is not among them: it is another record now."""
-    found = {}
+    found, choices = {}, _choices(folder, db_id)
     for row in pq.read_table(folder / INDEX, filters=[("db_id", "=", db_id)]).to_pylist():
         found[row["gold_sql"]] = Verdict(
-            tables=tuple(row["gold_tables"]), n_rows=row["n_rows"], unstable=row["unstable"]
+            tables=tuple(row["gold_tables"]),
+            n_rows=row["n_rows"],
+            unstable=row["unstable"],
+            choice=choices.get(row["gold_sql"], Choice()),
         )
     for line in (folder / DROPPED).read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         if record["db_id"] == db_id and record["reason"] in OF_THE_QUERY:
             found[record["sql"]] = Verdict(record["reason"], record["detail"])
     return found
+
+
+def _choices(folder: Path, db_id: str) -> dict[str, Choice]:
+    """By query, how its counter-databases were chosen; none where the corpus has none."""
+    if not (folder / CHOICES).exists():
+        return {}
+    lines = map(json.loads, (folder / CHOICES).read_text(encoding="utf-8").splitlines())
+    return {
+        line["sql"]: Choice(tuple(line["seeds"]), line["missing"], line["wrong"], tuple(line["paid"]))
+        for line in lines
+        if line["db_id"] == db_id
+    }
 
 
 def _facts(folder: Path, db_id: str) -> DatabaseFacts | None:

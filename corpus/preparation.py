@@ -21,6 +21,7 @@ from sqale_grpo.corpus.files import file_name, fingerprint
 from sqale_grpo.corpus.gold_worker import BUILD_SECONDS, Job
 from sqale_grpo.corpus.preparation_shown import Progress, first_dropped, print_summary
 from sqale_grpo.corpus.prepared import (
+    CHOICES,
     DATABASES,
     DATABASES_SCHEMA,
     DROPPED,
@@ -201,6 +202,9 @@ def _write(staging: Staging, out: Path, key: dict[str, Any], digests: dict[str, 
     write_parquet(out / INDEX, INDEX_SCHEMA, kept, GROUP)
     write_parquet(out / MEASURED, MEASURED_SCHEMA, measured_rows(staging), 100_000)
     write_parquet(out / DATABASES, DATABASES_SCHEMA, staging.databases(), 10_000)
+    if digests and "counter_databases" in key:
+        lines = (_choice_line(staged) for staged in staging.questions(dropped=False))
+        write_whole(out / CHOICES, "".join(lines))
     marker = {"key": key, "sqlite": sqlite3.sqlite_version, "summary": summary}
     write_whole(out / MARKER, json.dumps(marker | ({FILES: digests} if digests else {}), indent=1) + "\n")
     return summary
@@ -215,6 +219,11 @@ def _dropped(staged: Staged) -> dict[str, str]:
         "detail": verdict.detail,
         "sql": raw.gold_sql,
     }
+
+
+def _choice_line(staged: Staged) -> str:
+    choice = asdict(staged.verdict.choice)
+    return json.dumps({"db_id": staged.raw.db_id, "sql": staged.raw.gold_sql, **choice}, ensure_ascii=False) + "\n"
 
 
 def _index_row(staged: Staged, key: dict[str, Any]) -> tuple:

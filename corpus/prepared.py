@@ -8,6 +8,7 @@
                            of its masked gold SQL, difficulty, row in the index (-1: dropped, or never drawn)
     DIR/databases/         the SQLite files
     DIR/dropped.jsonl      what was left out, and why
+    DIR/choices.jsonl      of one's own corpus with counter-databases: how each query's were chosen, for the next edit
     DIR/prepared.json      what it was made from and the summary; written last, so that it marks a complete folder
 
 Opening reads the index's footer and no database; questions are read in small groups of rows as they are asked for.
@@ -33,7 +34,7 @@ from sqale_grpo.corpus.question import CorpusError, Question, split_evidence
 from sqale_grpo.env.files import whole_file
 
 INDEX, DATABASES, DROPPED, MARKER = "index.parquet", "databases.parquet", "dropped.jsonl", "prepared.json"
-MEASURED = "measured.parquet"
+MEASURED, CHOICES = "measured.parquet", "choices.jsonl"
 GROUP = 256  # questions a row group: one is decoded in about a millisecond
 
 INDEX_SCHEMA = pa.schema(

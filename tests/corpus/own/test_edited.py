@@ -23,9 +23,9 @@ def own(tmp_path: Path) -> Path:
     return own_questions(tmp_path / "own", SQLS)
 
 
-def opened(own: Path, tmp_path: Path) -> PreparedCorpus:
-    corpus = CorpusConfig(name="jsonl", source=str(own), prepared=str(tmp_path / "prepared"))
-    return open_split(corpus, "train", 30.0, EnvConfig())
+def opened(own: Path, folder: Path, copies: int = 0) -> PreparedCorpus:
+    corpus = CorpusConfig(name="jsonl", source=str(own), prepared=str(folder / "prepared"))
+    return open_split(corpus, "train", 30.0, EnvConfig(), copies)
 
 
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -55,6 +55,29 @@ def test_only_what_changed_is_run_again(own: Path, tmp_path: Path, monkeypatch: 
     databases = [corpus.database("shop") for corpus in (first, second)]
     assert databases[0].samefile(databases[1])
     assert opened(own, tmp_path).directory == second.directory and counts == [0, 4]
+
+
+def test_counter_databases_are_chosen_again_for_what_changed_alone(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = lines(own / "questions.jsonl")
+    records.append(dict(records[0], question_id="where", sql="SELECT name FROM City WHERE people > 100000"))
+    json_lines(own / "questions.jsonl", records)
+    counts = taken(monkeypatch)
+    first = opened(own, tmp_path, copies=2)
+    assert any(first.column("copies")), "there is a choice to take over"
+    records.append(dict(records[0], question_id="new", question="How big is Oslo?", sql="SELECT people FROM City"))
+    json_lines(own / "questions.jsonl", records)
+    edited, anew = opened(own, tmp_path, copies=2), opened(own, tmp_path / "anew", copies=2)
+    assert counts == [0, 5, 0]
+    for name in ("question_id", "gold_tables", "copies", "luck"):
+        assert edited.column(name) == anew.column(name), name
+    assert edited.summary == anew.summary
+    (edited.directory / "choices.jsonl").unlink()  # as an earlier version prepared it: everything is judged again
+    records.append(dict(records[0], question_id="newer"))
+    json_lines(own / "questions.jsonl", records)
+    opened(own, tmp_path, copies=2)
+    assert counts[-1] == 0
 
 
 def test_a_row_that_an_application_adds_is_met(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
