@@ -24,7 +24,7 @@ from rich.console import Console
 from sqale_grpo.evaluate.backend import Failure
 from sqale_grpo.evaluate.records import SUMMARY, TokenCounts
 from sqale_grpo.evaluate.runner import run_evaluation
-from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.rollout.world import World
 from sqale_grpo.settings.corpora import open_split
 from sqale_grpo.settings.evaluation import EvaluationConfig, load_evaluation
 
@@ -39,7 +39,7 @@ class ScriptedBackend:
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {"parameters": None}
 
-    def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
+    def play(self, episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         """All episodes side by side."""
         return list(pool.map(self._play, episodes))
 
@@ -50,7 +50,7 @@ class ScriptedBackend:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _play(self, each: OpenEpisode) -> TokenCounts:
+    def _play(self, each: World) -> TokenCounts:
         question = each.group.question
         tables = list(question.gold_tables)
         turns: list[list[tuple[str, dict[str, str]]]] = [

@@ -28,7 +28,8 @@ from sqale_grpo.rollout import chat
 from sqale_grpo.rollout.demo_policy import write_card, write_sums
 from sqale_grpo.rollout.group import episode_settings
 from sqale_grpo.rollout.lockstep import play
-from sqale_grpo.rollout.play import TOOL_THREADS, EpisodeJob, PlayedEpisode, play_jobs
+from sqale_grpo.rollout.play import TOOL_THREADS, PlayedEpisode, play_jobs
+from sqale_grpo.rollout.world import EpisodeJob
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.corpora import open_corpus
 from sqale_grpo.settings.evaluation import EvaluationConfig

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqale_grpo.evaluate.records import TokenCounts
-from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.rollout.world import World
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Backend(Protocol):
 
     facts: dict[str, Any]  # what the summary says of it: parameters, which interface answered, what was left out
 
-    def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
+    def play(self, episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         """Play every episode to its end (``episode.finished``), in order; what fails is a Failure and stays open.
 
         ``pool`` runs tools. What ends the whole evaluation (a wrong key, an unknown model) is a ConfigError.

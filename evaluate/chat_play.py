@@ -6,7 +6,7 @@ from typing import Any
 from sqale_grpo.env.episode import Finished
 from sqale_grpo.evaluate.records import TokenCounts
 from sqale_grpo.rollout.http import RequestRefused
-from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.rollout.world import World
 from sqale_grpo.settings.sampling import Sampling
 
 Ask = Callable[[list[dict[str, str]], int, str], dict[str, Any]]  # messages, most tokens, name of the request
@@ -18,7 +18,7 @@ class ContextFull(RequestRefused):
     """The server's context has no room for a further turn."""
 
 
-def play_chat(each: OpenEpisode, sampling: Sampling, ask: Ask) -> TokenCounts:
+def play_chat(each: World, sampling: Sampling, ask: Ask) -> TokenCounts:
     """Play one episode to its end; the token counts are the server's own.
 
     Thinking that the server returns apart is put back before the text, so that it stays in the context where the

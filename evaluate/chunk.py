@@ -25,9 +25,9 @@ from sqale_grpo.evaluate.literals import Columns, count_literals, no_columns
 from sqale_grpo.evaluate.records import TokenCounts
 from sqale_grpo.reward import GoldError, Outcome, bird_verdict, ehrsql_verdict, regardless_of_copies, with_agreement
 from sqale_grpo.reward.score import gold_result, result_classes
-from sqale_grpo.rollout.group import Group
-from sqale_grpo.rollout.play import EpisodeJob, EpisodeSettings, OpenEpisode, open_episodes, score_episode
+from sqale_grpo.rollout.group import EpisodeSettings, Group
 from sqale_grpo.rollout.record import turns_record
+from sqale_grpo.rollout.world import EpisodeJob, World, open_worlds
 
 # Corpora whose benchmark has a verdict of its own.
 OFFICIAL: dict[str, Callable[..., bool]] = {"bird": bird_verdict, "ehrsql": ehrsql_verdict}
@@ -108,7 +108,7 @@ def play_chunk(
     """
     jobs = [EpisodeJob(index, candidate, False, (seed, 0)) for index in questions for candidate in range(candidates)]
     with ExitStack() as stack:
-        episodes = open_episodes(corpus, jobs, settings, stack)
+        episodes = open_worlds(corpus, jobs, settings, stack)
         counts = backend.play(episodes, pool)
         failed = {
             each.job.index: count.message
@@ -141,12 +141,12 @@ def play_chunk(
     return sorted(rows, key=lambda row: (row["index"], row["candidate"])), failed
 
 
-def _score(each: OpenEpisode, settings: EpisodeSettings) -> tuple[Outcome, dict[str, Any]] | Failure:
+def _score(each: World, settings: EpisodeSettings) -> tuple[Outcome, dict[str, Any]] | Failure:
     """What the episode earned, and the columns that need its database."""
     group, episode = each.group, each.episode
     assert episode.finished is not None
     try:
-        judged = score_episode(group, episode, settings)
+        judged = each.score()
         if judged.tier == "void":
             return Failure(f"the machine failed: {judged.message}")
         columns = gold_columns(group, episode.finished.sql, settings.gold_seconds)
@@ -163,7 +163,7 @@ def _score(each: OpenEpisode, settings: EpisodeSettings) -> tuple[Outcome, dict[
     return regardless_of_copies(judged), columns
 
 
-def episode_facts(each: OpenEpisode) -> dict[str, Any]:
+def episode_facts(each: World) -> dict[str, Any]:
     """The record's columns that an episode has by itself; ``update`` is the draw's, 0."""
     question, episode = each.group.question, each.episode
     assert episode.finished is not None

@@ -16,16 +16,16 @@ from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.records import TokenCounts, token_counts
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
 from sqale_grpo.rollout.lockstep import play
-from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.rollout.policy import is_vision, load_policy, load_tokenizer
 from sqale_grpo.rollout.policy_path import is_adapter
 from sqale_grpo.rollout.requests import play_requests
 from sqale_grpo.rollout.tokens import EpisodeTokens
+from sqale_grpo.rollout.world import World
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig
 from sqale_grpo.settings.keys import ModelConfig
 
-PlayTokens = Callable[[Sequence[OpenEpisode], ThreadPoolExecutor], list[EpisodeTokens]]
+PlayTokens = Callable[[Sequence[World], ThreadPoolExecutor], list[EpisodeTokens]]
 
 
 class LocalBackend:
@@ -36,7 +36,7 @@ class LocalBackend:
         self.facts: dict[str, Any] = {"parameters": parameters}
         self._play, self._close = play_tokens, close
 
-    def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
+    def play(self, episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         """Every episode to its end; a local model has no failures of its own."""
         return [token_counts(len(each.prompt_ids), each.env_mask) for each in self._play(episodes, pool)]
 
@@ -76,7 +76,7 @@ def _open_transformers(config: EvaluationConfig, frame: ChatFrame) -> Backend:
         model = model.to("cuda")
     sampling = config.sampling.sampling()
 
-    def play_tokens(episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:
+    def play_tokens(episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:
         keys = [each.key for each in episodes]
         return play(model, frame, [each.episode for each in episodes], keys, sampling, pool)
 
@@ -103,7 +103,7 @@ def open_vllm(config: EvaluationConfig) -> Backend:
     frame, sampling, local = frame_of(config, config.model), config.sampling.sampling(), config.local
     llm = load_vllm(config.model, sampling.max_episode_tokens, local.vllm_memory_share, config.batch, local.vllm_seeded)
 
-    def play_tokens(episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:
+    def play_tokens(episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[EpisodeTokens]:
         keys = [each.key for each in episodes]
         with VllmEngine(llm, sampling, frame.stop_ids, local.vllm_seeded) as engine:
             return play_requests(engine, frame, [each.episode for each in episodes], keys, sampling, pool)

@@ -14,7 +14,7 @@ from sqale_grpo.corpus import Question
 from sqale_grpo.env.episode import Finished
 from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.records import TokenCounts
-from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.rollout.world import World
 from sqale_grpo.settings.evaluation import EvaluationConfig
 
 # A piece of SQL: blanks, semicolons and comments apart from quoted text, in which these are none.
@@ -30,7 +30,7 @@ class SubmittingBackend:
         self.facts: dict[str, Any] = {"parameters": None}
         self._answer = answer
 
-    def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
+    def play(self, episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         """One ``submit_sql`` an episode."""
         return [self._submit(each) for each in episodes]
 
@@ -41,7 +41,7 @@ class SubmittingBackend:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _submit(self, each: OpenEpisode) -> TokenCounts:
+    def _submit(self, each: World) -> TokenCounts:
         call = {"tool": "submit_sql", "args": {"sql": self._answer(each.group.question)}}
         ended = each.episode.step(json.dumps(call))
         assert isinstance(ended, Finished), "submit_sql ends an episode whose gate is open"

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from sqale_grpo.env.text import harmless
 from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.records import TokenCounts
-from sqale_grpo.rollout.play import OpenEpisode
+from sqale_grpo.rollout.world import World
 from sqale_grpo.settings.evaluation import EvaluationConfig
 
 REFRESH = 0.5  # seconds between two looks at how many episodes have ended
@@ -69,7 +69,7 @@ class ChunkProgress:
                 soft_wrap=True,  # a log file has no width
             )
 
-    def count(self, episodes: Sequence[OpenEpisode]) -> None:
+    def count(self, episodes: Sequence[World]) -> None:
         """Show how many of a chunk's episodes have ended so far."""
         ended = sum(each.episode.finished is not None for each in episodes)
         self.bar.update(self.task, completed=self.done + ended)
@@ -82,7 +82,7 @@ class _Watched:
         self.facts = backend.facts
         self._backend, self._progress = backend, progress
 
-    def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
+    def play(self, episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         stop = threading.Event()
 
         def watch() -> None:

@@ -21,8 +21,8 @@ from sqale_grpo.evaluate.chat_play import ContextFull, is_blank, play_chat
 from sqale_grpo.evaluate.records import TokenCounts, token_counts
 from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.rollout.http import HttpClient, RequestRefused, ServerError
-from sqale_grpo.rollout.play import OpenEpisode
 from sqale_grpo.rollout.requests import Completion, play_requests
+from sqale_grpo.rollout.world import World
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import EvaluationConfig, ServerConfig
 
@@ -60,7 +60,7 @@ class ServerBackend:
         if (held := self._held_tokens(listed)) is not None:
             self.facts["context_tokens"] = held
 
-    def play(self, episodes: Sequence[OpenEpisode], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
+    def play(self, episodes: Sequence[World], pool: ThreadPoolExecutor) -> list[TokenCounts | Failure]:
         """Every episode to its end; one whose request failed after all retries is a Failure."""
         threads = ThreadPoolExecutor(self.config.server.concurrency, thread_name_prefix="server")
         try:
@@ -112,7 +112,7 @@ class ServerBackend:
                 raise RequestRefused(200, f"{problem}: {self.client.shown(answer)}")
             return answer
 
-    def _play(self, each: OpenEpisode, pool: ThreadPoolExecutor) -> TokenCounts | Failure:
+    def _play(self, each: World, pool: ThreadPoolExecutor) -> TokenCounts | Failure:
         try:
             if self.api == MESSAGES:
                 return play_chat(each, self.sampling, self._ask_chat)

@@ -10,11 +10,11 @@ from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
 from sqale_grpo.corpus import PreparedCorpus
-from sqale_grpo.curriculum import gate_closed, gate_probability
 from sqale_grpo.curriculum.batch_sampler import CurriculumSampler
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
 from sqale_grpo.rollout.group import EpisodeSettings, episode_settings
-from sqale_grpo.rollout.play import TOOL_THREADS, EpisodeJob
+from sqale_grpo.rollout.play import TOOL_THREADS
+from sqale_grpo.rollout.world import EpisodeJob, gate
 from sqale_grpo.settings.draws import RunDraws
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.sampling import Sampling
@@ -59,11 +59,9 @@ class Experiment:
 
         ``repeat``: how many groups of the update before this one have the same question.
         """
-        config = self.config
-        probability = gate_probability(update, config.curriculum.gate_start, config.curriculum.gate_updates)
-        question_id = self.corpus.question(index).question_id
-        gated = gate_closed(config.seed, update, question_id, candidate, probability)
-        return EpisodeJob(index, candidate, gated, (config.seed, update), repeat)
+        seed = self.config.seed
+        gated = gate(self.config, self.corpus, index, seed, update, candidate)
+        return EpisodeJob(index, candidate, gated, (seed, update), repeat)
 
     def jobs(self, indices: Sequence[int], update: int, process: int) -> list[EpisodeJob]:
         """The episodes of ``process`` (its rank): ``indices`` is its slice of the update's batch, groups in a row.

@@ -28,9 +28,10 @@ from sqale_grpo.rollout.held_out import (
     held_out_line,
     read_held_out,
 )
-from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
+from sqale_grpo.rollout.play import PlayedEpisode, play_jobs
 from sqale_grpo.rollout.record import episode_record, write_episodes
 from sqale_grpo.rollout.tokens import RolloutStats
+from sqale_grpo.rollout.world import EpisodeJob
 from sqale_grpo.settings.asked import choose_questions
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.keys import Config

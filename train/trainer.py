@@ -19,9 +19,10 @@ from torch.utils.data import Sampler
 from trl import GRPOTrainer
 
 from sqale_grpo.reward import Outcome, RewardParts, ablated, with_agreement
-from sqale_grpo.rollout.play import EpisodeJob, PlayedEpisode, play_jobs
+from sqale_grpo.rollout.play import PlayedEpisode, play_jobs
 from sqale_grpo.rollout.record import episode_record, write_episodes
 from sqale_grpo.rollout.tokens import RolloutStats
+from sqale_grpo.rollout.world import EpisodeJob
 from sqale_grpo.settings.run_folder import EPISODES
 from sqale_grpo.settings.shape import process_index
 from sqale_grpo.train import checkpoint as checkpoints

@@ -12,7 +12,7 @@ from sqale_grpo.corpus import PreparedCorpus, prepare
 from sqale_grpo.env.chance import key_int
 from sqale_grpo.env.sandbox import default_pool
 from sqale_grpo.rollout.group import episode_settings
-from sqale_grpo.rollout.play import open_episodes
+from sqale_grpo.rollout.world import open_worlds
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config
 from sqale_grpo.train.experiment import make_experiment
@@ -75,7 +75,7 @@ def test_a_question_that_comes_twice_in_an_update_samples_other_tokens(
     jobs = experiment.jobs(indices, 3, 0)
     settings = episode_settings(config, "sampled")
     with ExitStack() as stack:
-        opened = open_episodes(corpus, jobs, settings, stack)
+        opened = open_worlds(corpus, jobs, settings, stack)
     assert len({each.key for each in opened}) == 72, "no two episodes share a random stream"
     assert {job.repeat for job in jobs} > {0}
     # The first group of a question has the stream that it has where the question comes once.

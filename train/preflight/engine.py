@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from sqale_grpo.rollout.play import EpisodeJob, open_episodes
 from sqale_grpo.rollout.tokens import EpisodeTokens, RolloutStats
+from sqale_grpo.rollout.world import EpisodeJob, open_worlds
 from sqale_grpo.train.importance import effective_share
 from sqale_grpo.train.log_probs import written_log_probs
 from sqale_grpo.train.player import open_player
@@ -84,7 +84,7 @@ def sample(trainer: Any, episodes: int, turns: int, turn_tokens: int) -> list[Ep
     if trainer.use_vllm and getattr(trainer.vllm_generation, "_llm_weights_sleeping", False):
         send_weights(trainer)  # rollout.vllm_sleep: it forgot them after the last rollout, and its cache with them
     with ExitStack() as stack:
-        opened = open_episodes(experiment.corpus, first_jobs(trainer, episodes), settings, stack)
+        opened = open_worlds(experiment.corpus, first_jobs(trainer, episodes), settings, stack)
         play = stack.enter_context(open_player(trainer, experiment, RolloutStats()))
         return play([each.episode for each in opened], [each.key for each in opened])
 
