@@ -10,6 +10,7 @@
 #   make slow | fuzz     tests of minutes | property tests with many more examples
 #   make vllm-env        an environment with vLLM in .venv-vllm: vLLM itself where there is a GPU, a CPU build for tests elsewhere
 #   make vllm-test       the tests that need it, and those of rollouts with its older transformers
+#   make integrations    the adapters in SkyRL-gym, installed into build/integrations
 #   make gpu-proof       what a machine with one GPU shows in ten minutes, in build/gpu-proof (ARGS=--cpu: tiny, anywhere)
 #   make browser         install a Chromium for the tests of the run report, where there is none
 #   make agent           build/sqale_agent.py: the agent as one file
@@ -31,7 +32,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TOGETHER = -n $(JOBS) --dist loadfile
 
-.PHONY: demo finding quick test long roundings servers types lint fix slow fuzz vllm-env vllm-test gpu-proof browser bench agent clean install
+.PHONY: demo finding quick test long roundings servers types lint fix slow fuzz vllm-env vllm-test integrations gpu-proof browser bench agent clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -93,6 +94,16 @@ vllm-test: $(VLLM_STAMP)
 		tests/rollout/test_sampling.py tests/rollout/test_vllm_server.py tests/train/test_importance.py
 
 # With the Python that is there: a machine lent for minutes has torch and no environment of ours.
+# Other frameworks, each in an environment of its own that holds no trainer of ours.
+FRAMEWORKS = skyrl
+integrations: $(TEST_STAMP) $(FRAMEWORKS:%=build/integrations/%/.installed)
+	$(PYTEST) -m integrations $(ARGS)
+
+build/integrations/%/.installed: pyproject.toml
+	$(PYTHON) -m venv build/integrations/$*
+	build/integrations/$*/bin/python -m pip install --quiet -e ".[$*]"
+	@touch $@
+
 gpu-proof:
 	$(PYTHON) scripts/gpu_proof.py build/gpu-proof $(ARGS)
 

@@ -4,12 +4,19 @@ import os
 import shutil
 from pathlib import Path
 
-from sqale_grpo.corpus import bird, ehrsql, jsonl, spider, sqale, synsql
+from sqale_grpo.corpus import bird, ehrsql, jsonl, spider, synsql
 from sqale_grpo.corpus.demo import DemoShape
 from sqale_grpo.corpus.question import CorpusError, Source
 
+
+def _sqale(source: str | Path | None, split: str) -> Source:
+    from sqale_grpo.corpus.sqale import open_source  # late: whoever plays a prepared corpus needs no loader's package
+
+    return open_source(source, split)
+
+
 LOADERS = {
-    "sqale": sqale.open_source,
+    "sqale": _sqale,
     "bird": bird.open_source,
     "synsql": synsql.open_source,
     "ehrsql": ehrsql.open_source,
@@ -24,7 +31,7 @@ def open_source(
 ) -> Source:
     """One split of corpus ``name``. The demo corpus is written first, into ``source`` or else beside the result."""
     if name == "demo":
-        return sqale.open_source(_demo_folder(source, out, seed, shape), split)
+        return _sqale(_demo_folder(source, out, seed, shape), split)
     if name not in LOADERS:
         raise CorpusError(f"no corpus {name!r}: choose one of {', '.join(NAMES)}")
     return LOADERS[name](source, split)

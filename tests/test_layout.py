@@ -38,6 +38,7 @@ FOLDERS: dict[str, set[str]] = {
     "export": {*CORE, "rollout", "demo", "agent"},
     "sweep": {*CORE, "rollout", "evaluate"},
     "report": {*CORE, "rollout", "evaluate"},
+    "integrations": {*CORE, "rollout"},
 }
 PACKAGES = tuple(FOLDERS)
 # What each folder may import beside the standard library and ours; None: anything, but trl is for train alone.
@@ -57,6 +58,7 @@ LIBRARIES: dict[str, set[str] | None] = {
     "settings": {"omegaconf", "yaml"},
     "agent": {"torch", "transformers", "vllm"},
     "report": {"pyarrow", "yaml", "jinja2", "markupsafe", "rich"},
+    "integrations": {"datasets", "skyrl_gym"},
     **dict.fromkeys(("rollout", "demo", "train", "evaluate", "export", "sweep")),
 }
 # A batch sampler is torch's.

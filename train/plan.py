@@ -244,8 +244,8 @@ def memory_tables(
     )
     formulas.add_column("part")
     formulas.add_column("formula")
-    for part in parts.items():
-        formulas.add_row(*part)
+    for named in parts.items():
+        formulas.add_row(*named)
     peaks = [peak(column.values(), n) for column, n in zip(columns, counts, strict=True)]
     unit, name = (GIB, "GiB") if max(peaks) >= GIB else (GIB // 1024, "MiB")
     table = Table(
