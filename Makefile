@@ -93,7 +93,6 @@ vllm-test: $(VLLM_STAMP)
 	$(VLLM_VENV)/bin/python -m pytest tests/rollout/test_lockstep.py tests/rollout/test_requests.py \
 		tests/rollout/test_sampling.py tests/rollout/test_vllm_server.py tests/train/test_importance.py
 
-# With the Python that is there: a machine lent for minutes has torch and no environment of ours.
 # Other frameworks, each in an environment of its own that holds no trainer of ours.
 FRAMEWORKS = skyrl
 integrations: $(TEST_STAMP) $(FRAMEWORKS:%=build/integrations/%/.installed)
@@ -104,6 +103,7 @@ build/integrations/%/.installed: pyproject.toml
 	build/integrations/$*/bin/python -m pip install --quiet -e ".[$*]"
 	@touch $@
 
+# With the Python that is there: a machine lent for minutes has torch and no environment of ours.
 gpu-proof:
 	$(PYTHON) scripts/gpu_proof.py build/gpu-proof $(ARGS)
 
