@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from sqale_grpo.corpus.question import CorpusError
-
 SIDECARS = ("-wal", "-journal")  # both hold pages that the main file lacks
 SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
@@ -82,17 +80,6 @@ def located(db_ids: Collection[str], folders: Sequence[Path]) -> Iterator[tuple[
     places = Places(folders)
     found = ((db_id, places.locate(db_id)) for db_id in sorted(db_ids))
     return ((db_id, path) for db_id, path in found if path is not None)
-
-
-def require_all(db_ids: Collection[str], folders: Sequence[Path]) -> dict[str, Path]:
-    """The file of every id. Raises CorpusError that names one without, and where it should lie."""
-    found = dict(located(db_ids, folders))
-    missing = sorted(set(db_ids) - set(found))
-    if missing:
-        others = f" (and {len(missing) - 1} more databases)" if len(missing) > 1 else ""
-        place = Places(folders).wanted_at(missing[0], flat=True)
-        raise CorpusError(f"no database {missing[0]!r}{others}: put its SQLite file at {place}")
-    return found
 
 
 def candidates(folders: Sequence[Path]) -> list[Path]:

@@ -31,12 +31,16 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 record = json.loads(line.lstrip("\ufeff"))
             except json.JSONDecodeError as error:
                 raise CorpusError(
-                    f"{path}, line {number}: not valid JSON ({error.msg}, column {error.colno})"
+                    f"{path}, line {number}: not valid JSON ({error.msg}, column {error.colno}): mend the line, "
+                    "which is one whole object"
                 ) from None
             except (ValueError, RecursionError) as error:  # a number or a nesting without end
                 raise CorpusError(f"{path}, line {number}: not valid JSON ({error})") from None
             if not isinstance(record, dict):
-                raise CorpusError(f"{path}, line {number}: expected a JSON object, not {type(record).__name__}")
+                raise CorpusError(
+                    f"{path}, line {number}: expected a JSON object, not {type(record).__name__}: one object a line, "
+                    "in no list"
+                )
             yield number, record
 
 
@@ -76,7 +80,8 @@ def _require_utf_8(text: str, where: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise CorpusError(f"{where}: not UTF-8: convert the file, as in `iconv -f latin1 -t utf-8`") from error
+        encoding = "utf-16" if "\0" in text else "latin1"
+        raise CorpusError(f"{where}: not UTF-8: convert the file, as in `iconv -f {encoding} -t utf-8`") from error
 
 
 def _skip(buffer: str, position: int) -> int:

@@ -8,18 +8,15 @@ Keys of a line: ``db_id``, ``question``, ``sql``; optional ``question_id`` and `
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from sqale_grpo.corpus.files import Places, candidates, located, require_all
+from sqale_grpo.corpus.files import Places, candidates, located
 from sqale_grpo.corpus.json_stream import read_json_lines
 from sqale_grpo.corpus.question import CorpusError, RawQuestion, Source, existing_folder, text_of
 
 
 def open_source(source: str | Path | None, split: str) -> Source:
     """``questions.jsonl`` for the train split, ``questions_<split>.jsonl`` for another. Raises CorpusError."""
-    folder = existing_folder(source, "jsonl")
-    path = folder / ("questions.jsonl" if split == "train" else f"questions_{split}.jsonl")
-    if not path.is_file():
-        raise CorpusError(f"no file {path}: it should hold the {split} questions, one JSON object a line")
-    places = _places(folder)
+    path = questions_file(source, split)
+    places = _places(path.parent)
     return Source(
         questions=lambda: questions(path),
         databases=lambda wanted: located(wanted, places),
@@ -28,13 +25,22 @@ def open_source(source: str | Path | None, split: str) -> Source:
     )
 
 
+def questions_file(source: str | Path | None, split: str) -> Path:
+    """The file of a split's questions. Raises CorpusError where it or its folder is not there."""
+    folder = existing_folder(source, "jsonl")
+    path = folder / ("questions.jsonl" if split == "train" else f"questions_{split}.jsonl")
+    if not path.is_file():
+        raise CorpusError(f"no file {path}: it should hold the {split} questions, one JSON object a line")
+    return path
+
+
 def _places(folder: Path) -> tuple[Path, Path]:
     return folder / "databases", folder
 
 
-def databases(folder: Path, db_ids: Collection[str]) -> dict[str, Path]:
-    """The SQLite files of these databases. Raises CorpusError for one that is missing."""
-    return require_all(db_ids, _places(folder))
+def found_databases(folder: Path, db_ids: Collection[str]) -> dict[str, Path]:
+    """The SQLite files of those databases that have one."""
+    return dict(located(db_ids, _places(folder)))
 
 
 def questions(path: Path) -> Iterator[RawQuestion]:

@@ -89,9 +89,11 @@ def existing_folder(source: str | Path | None, corpus: str) -> Path:
         raise CorpusError(f"the corpus {corpus!r} needs a source: give the folder that holds it (--source PATH)")
     folder = Path(source).expanduser()
     if not folder.is_dir():
-        raise CorpusError(
-            f"no folder {folder}: it should hold the corpus {corpus!r}, see docs/corpora.md for its layout"
-        )
+        layout = "see docs/corpora.md for its layout"
+        if corpus == "jsonl":
+            made = f"my_data {folder}" if folder.exists() else f"{folder} SOURCE"
+            layout = f"make a folder of your own data with `sqale-grpo corpus new {made}`"
+        raise CorpusError(f"no folder {folder}: it should hold the corpus {corpus!r}; {layout}")
     return folder
 
 
@@ -100,7 +102,7 @@ def text_of(record: dict[str, Any], key: str, where: str, *, default: str | None
     if key not in record:
         if default is not None:
             return default
-        raise CorpusError(f"{where}: no key {key!r} (found: {', '.join(sorted(record)) or 'none'})")
+        raise CorpusError(f"{where}: no key {key!r} (found: {', '.join(sorted(record)) or 'none'}): add it")
     value = record[key]
     if value is None:
         return ""

@@ -29,6 +29,7 @@ from sqale_grpo.settings.evaluation import (
 from sqale_grpo.settings.files import is_file, read_prompts
 from sqale_grpo.settings.load import to_yaml
 from sqale_grpo.settings.of_run import as_trained
+from sqale_grpo.settings.own import OWN, own_questions
 from sqale_grpo.settings.run_folder import CONFIG
 from sqale_grpo.settings.sections import CorpusConfig, EnvConfig
 
@@ -47,12 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
     config = read_evaluation(files, [text for text in options.inputs if text not in files])
     console = Console()
     read_prompts(config.env.prompts)
-    if not options.dry_run:
+    if not options.dry_run or config.corpus.name == OWN:
         check_prepared(*_split(config))
     config = with_names(config, resolve_model(config))
     folder = evaluation_folder(config)
     check_place(folder, "output=", ConfigError)
     check_folder(config, folder)
+    if not finished(folder):
+        own_questions(config.corpus, config.corpus.split)
     console.print(to_yaml(config), markup=False, highlight=False)
     if options.dry_run:
         console.print(plan_text(config, folder), markup=False, highlight=False, soft_wrap=True)
@@ -116,6 +119,8 @@ def plan_text(config: EvaluationConfig, folder: Path) -> str:
         questions = min(questions, prepared)
         corpus = f"{prepared:,} questions in {place}"
     elif config.corpus.source is not None or config.corpus.name == DEMO:
+        own = own_questions(config.corpus, config.corpus.split)
+        questions = min(questions, own.total()) if own else questions
         corpus = f"{place} is not there yet; it is prepared from {config.corpus.source or 'the generator'}"
     else:
         command = split_command(*_split(config))

@@ -186,6 +186,9 @@ def _assign(merged: DictConfig, name: str, value: Any, origin: str, keys: Keys) 
     try:
         OmegaConf.update(merged, name, value, merge=False)
     except OmegaConfBaseException as error:
+        if isinstance(value, Mapping):
+            inner = ", ".join(f"{name}.{key}" for key in value)
+            raise ConfigError(f"{origin}: {name} is one value, and there is no {inner}: write {name}=...") from error
         wanted = keys[name].type
         text = wanted.__name__ if isinstance(wanted, type) and wanted.__module__ == "builtins" else str(wanted)
         raise ConfigError(f"{origin}: {name} must be {text}, not {value!r}") from error

@@ -19,6 +19,7 @@ from sqale_grpo.settings.docs import keys_markdown
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_words, split_words, to_yaml
+from sqale_grpo.settings.own import OWN, check_own_run
 from sqale_grpo.settings.run_folder import run_folder
 from sqale_grpo.settings.shape import batch_shape, is_main_process, launched_processes
 from sqale_grpo.train.doctor import examine, launch_problem
@@ -38,6 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
     batch_shape(config, launched_processes())
     read_prompts(config.env.prompts)
     check_place(run_folder(config), "output=", ConfigError)
+    check_own_run(config)
+    resolve_policy(config.model.path)
+    if config.corpus.source is None and (config.corpus.name == OWN or not options.dry_run):
+        check_run_prepared(config)
     console = Console(quiet=not is_main_process())
     console.print(to_yaml(config), markup=False, highlight=False)
     if options.dry_run:
@@ -47,9 +52,6 @@ def main(arguments: list[str] | None = None) -> int:
         decide(rows, "the examination", "")
         return 0
     check_launch(console)
-    resolve_policy(config.model.path)
-    if config.corpus.source is None:
-        check_run_prepared(config)
     choose_gpu(config, console)
     console.print("loading torch, transformers and trl: some ten seconds", style="dim")
     # Late, so that a plan and every error above come without torch.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqale_grpo.corpus import jsonl, reasons
+from sqale_grpo.corpus.gold import Verdict
 from sqale_grpo.corpus.json_stream import read_json_lines
 from sqale_grpo.corpus.own.judge import Weighed, judge
 from sqale_grpo.corpus.own.new import PROPOSED, TEST, TRAIN
@@ -24,7 +25,7 @@ MEND = {
     reasons.READS_VIEW: "ask for the tables behind the view",
     reasons.READS_SCHEMA: "ask for what the tables hold, not for the tables",
     reasons.BAD_DATABASE: "replace the database's file",
-    reasons.NO_DATABASE: "add the database's file",
+    reasons.NO_DATABASE: "mend its db_id, or put the database into the folder as DB_ID.sqlite",
     reasons.RANDOM: "write it without random()",
     reasons.CLOCK: "write the date into question and SQL in place of now",
     reasons.LIMIT_TIES: "add columns to ORDER BY until no two rows tie at the limit, and say so in the question",
@@ -69,6 +70,8 @@ class Checked:
 
 def check_folder(folder: Path, workers: int | None = None) -> list[Checked]:
     """Both files of questions of a corpus folder, or the proposals where there are none. Raises CorpusError."""
+    if folder.is_file():
+        raise CorpusError(f"{folder} is a file: name the folder that holds it, {folder.parent}")
     if not folder.is_dir():
         raise CorpusError(f"there is no folder {folder}: make one with `sqale-grpo corpus new {folder} SOURCE`")
     present = [folder / name for name in (TRAIN, TEST) if (folder / name).is_file()]
@@ -86,10 +89,15 @@ def check_file(folder: Path, path: Path, workers: int | None = None) -> Checked:
     for place, raw in enumerate(questions):
         if raw.gold_sql.strip():
             by_database.setdefault(raw.db_id, []).append(place)
-    places = jsonl.databases(folder, by_database)
-    asked = [(db_id, places[db_id], [questions[n].gold_sql for n in ns]) for db_id, ns in by_database.items()]
+    places = jsonl.found_databases(folder, by_database)
+    asked = [(db_id, path, [questions[n].gold_sql for n in by_database[db_id]]) for db_id, path in places.items()]
     judged = judge(asked, workers)
-    verdicts = {n: each for db_id, ns in by_database.items() for n, each in zip(ns, judged[db_id], strict=True)}
+    verdicts = {
+        n: each for db_id, weighed in judged.items() for n, each in zip(by_database[db_id], weighed, strict=True)
+    }
+    for db_id in by_database.keys() - places.keys():
+        missing = Weighed(Verdict(reasons.NO_DATABASE, repr(db_id)))
+        verdicts.update(dict.fromkeys(by_database[db_id], missing))
     counts = Counter(raw.question_id for raw in questions)
     findings: list[Finding] = []
     seen: set[str] = set()
@@ -97,6 +105,8 @@ def check_file(folder: Path, path: Path, workers: int | None = None) -> Checked:
         repeated = counts[raw.question_id] > 1 and raw.question_id in seen
         seen.add(raw.question_id)
         findings += _findings(f"{path}:{line}", raw, verdicts.get(number), repeated)
+    if path.name == TRAIN and not questions:
+        raise CorpusError(f"{path} holds no question: add some with `sqale-grpo corpus add {folder} FILE`")
     return Checked(path, len(questions), [*findings, *_twins(path, lines, questions)])
 
 

@@ -32,6 +32,7 @@ def judge(databases: Sequence[tuple[str, Path, list[str]]], workers: int | None 
     broken: dict[str, str] = {}
     with TemporaryDirectory(prefix="sqale-check-") as folder:
         copies = {db_id: Path(folder) / f"{number}.sqlite" for number, (db_id, _, _) in enumerate(databases)}
+        originals = {db_id: path for db_id, path, _ in databases}
         jobs = (
             (db_id, Job(path, copies[db_id], tuple(enumerate(sqls))[start : start + PORTION], SECONDS, facts=False))
             for db_id, path, sqls in databases
@@ -40,7 +41,7 @@ def judge(databases: Sequence[tuple[str, Path, list[str]]], workers: int | None 
         for db_id, result in check_all(jobs, workers):
             verdicts[db_id].update(result.verdicts)
             if result.error:
-                broken[db_id] = result.error
+                broken[db_id] = result.error.replace(f"{copies[db_id]}", f"{originals[db_id]}")
         return {
             db_id: _judged(copies[db_id], sqls, verdicts[db_id], broken.get(db_id, "")) for db_id, _, sqls in databases
         }

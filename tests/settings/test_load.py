@@ -41,7 +41,7 @@ def test_interpolation_is_resolved() -> None:
     [
         ("train.lerning_rate=1", ["train.lerning_rate", "did you mean 'train.learning_rate'?"]),
         ("updates=3", ["updates", "did you mean 'train.updates'?"]),
-        ("seed.x=3", ["seed", "must be int"]),
+        ("seed.x=3", ["seed is one value, and there is no seed.x: write seed="]),
         ("nothing=3", ["nothing", "the sections are name, seed"]),
         ("train.zzz.a=3", ["train.zzz", "the keys of 'train' are threads, use_cpu, questions_per_update"]),
         ("train.max_steps=3", ["override 'train.max_steps=3': train.max_steps is now train.updates"]),
