@@ -9,12 +9,12 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from sqale_grpo.agent.agent import AgentQuestion, SQaLeAgent, open_database, turn_record
+from sqale_grpo.agent.agent import AgentQuestion, AgentTurn, SQaLeAgent
+from sqale_grpo.agent.answer import open_database, turn_record
 from sqale_grpo.agent.backends import AgentError, Generate, transformers_generate, vllm_generate
 from sqale_grpo.agent.questions import read_questions
 from sqale_grpo.agent.settings import SETTINGS
 from sqale_grpo.agent.show import Printer, to_json, use_utf8
-from sqale_grpo.env.episode import Turn
 from sqale_grpo.env.limits import LARGEST
 from sqale_grpo.env.program import run_program
 from sqale_grpo.env.prompts import load_prompts
@@ -102,8 +102,8 @@ def _questions(options: argparse.Namespace) -> list[AgentQuestion]:
 def _answer_live(agent: SQaLeAgent, question: AgentQuestion, options: argparse.Namespace, printer: Printer) -> None:
     """Answer one question; its turns are shown as they end."""
 
-    def show(number: int, turn: Turn) -> None:
-        printer.turn(number, turn_record(turn))
+    def show(ended: AgentTurn) -> None:
+        printer.turn(ended.number, turn_record(ended.turn))
 
     live = options.trace and not options.json
     if live:

@@ -27,12 +27,10 @@ from typing import Any
 
 from sqale_grpo.env.chance import rng
 from sqale_grpo.env.sandbox import QueryResult, Sandbox, SqlError
+from sqale_grpo.env.syntax import is_ordered
 from sqale_grpo.reward import Copies, bird_match, compare, join_share, score_candidate, with_agreement
 from sqale_grpo.reward.digest import digest
-from sqale_grpo.reward.statement import (
-    from_clauses,
-    is_ordered,
-)
+from sqale_grpo.reward.statement import from_clauses
 
 THREADS = 8
 LIMITS = {"update_without_execution_s": 0.6, "update_with_copies_s": 0.6, "compare_10000_s": 0.3}

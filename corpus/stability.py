@@ -29,9 +29,9 @@ from sqale_grpo.corpus import reasons
 from sqale_grpo.corpus.gold import GoldConnection, GoldDatabase, Judgement, Touched
 from sqale_grpo.corpus.gold_tables import UnparsedSql, parse
 from sqale_grpo.env.limits import Limits, SqlError
+from sqale_grpo.env.syntax import is_ordered
 from sqale_grpo.env.text import fold_name, quote_name
 from sqale_grpo.reward.compare import same_results
-from sqale_grpo.reward.statement import is_ordered
 from sqale_grpo.reward.ties import tie_sizes
 
 

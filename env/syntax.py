@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from time import monotonic
 
 from sqale_grpo.env.limits import SqlError
@@ -25,6 +26,23 @@ def tokens(sql: str) -> Iterator[str]:
         token = found.group()
         if not token.startswith(("--", "/*")):
             yield token if token[0] in "'\"`[" else token.lower()
+
+
+@lru_cache(maxsize=1_024)
+def is_ordered(sql: str) -> bool:
+    """Whether a statement that SQLite accepts has an ORDER BY outside all parentheses.
+
+    Inside parentheses it belongs to a sub-query, a CTE, a window or an aggregate. ORDER is a reserved word: outside
+    quotes it can be nothing else.
+    """
+    depth, previous = 0, ""
+    for token in tokens(sql):
+        if token in ("(", ")"):
+            depth += 1 if token == "(" else -1
+        if depth == 0 and previous == "order" and token == "by":
+            return True
+        previous = token
+    return False
 
 
 def statements(sql: str) -> Iterator[str]:

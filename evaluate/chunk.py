@@ -24,7 +24,8 @@ from sqale_grpo.evaluate.backend import Backend, Failure
 from sqale_grpo.evaluate.literals import Columns, count_literals, no_columns
 from sqale_grpo.evaluate.records import TokenCounts
 from sqale_grpo.reward import GoldError, Outcome, bird_verdict, ehrsql_verdict, regardless_of_copies, with_agreement
-from sqale_grpo.reward.score import gold_result, result_classes
+from sqale_grpo.reward.digest import result_classes
+from sqale_grpo.reward.score import gold_result
 from sqale_grpo.rollout.group import EpisodeSettings, Group
 from sqale_grpo.rollout.record import turns_record
 from sqale_grpo.rollout.world import EpisodeJob, World, open_worlds

@@ -14,8 +14,8 @@ from sqale_grpo.env.catalog import read_catalog
 from sqale_grpo.env.limits import LARGEST, Limits, QueryResult
 from sqale_grpo.env.query import Connection
 from sqale_grpo.env.schema import SchemaGraph
+from sqale_grpo.env.syntax import is_ordered
 from sqale_grpo.reward.compare import compare
-from sqale_grpo.reward.statement import is_ordered
 from sqale_grpo.reward.ties import tie_sizes
 
 COPY_STEPS = 2_000_000  # of one query on a copy, some 20 ms

@@ -80,6 +80,17 @@ def same_digest(a: Digest, b: Digest) -> bool:
     return a.rounded is not None and b.rounded is not None and any(map(bytes.__eq__, a.rounded, b.rounded))
 
 
+def result_classes(digests: Sequence[Digest | None]) -> list[int | None]:
+    """For each result the number of its class, None for one that does not exist."""
+    classes: list[int | None] = [None if each is None else index for index, each in enumerate(digests)]
+    for i, each in enumerate(digests):
+        for j, other in enumerate(digests[:i]):
+            if each is not None and other is not None and classes[i] != classes[j] and same_digest(each, other):
+                old, new = classes[i], classes[j]
+                classes = [new if number == old else number for number in classes]
+    return classes
+
+
 def hash_rows(rows: Iterable[Row], ordered: bool) -> bytes:
     """16 bytes that depend on the rows' values and types, and on their order where ``ordered``."""
     # Format 2 has no references between equal objects: the bytes depend on the values alone.

@@ -14,7 +14,7 @@ from sqale_grpo.env.connect import real_path
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.pool import WorkerPool
 from sqale_grpo.env.sandbox import Limits, QueryResult, Sandbox, SqlError
-from sqale_grpo.reward.statement import is_ordered
+from sqale_grpo.env.syntax import is_ordered
 from sqale_grpo.reward.ties import tie_sizes
 
 

@@ -96,12 +96,12 @@ def split(block: Block, same: Same) -> Iterator[Block]:
         if uncut == width or len({side for side, _ in items}) < 2:
             yield [item for side, item in items if side == 0], [item for side, item in items if side == 1]
             continue
-        parts = cut(items, column, same)
+        parts = parted_at(items, column, same)
         uncut = uncut + 1 if len(parts) == 1 else 1
         todo += [(part, (column + 1) % width, uncut) for part in reversed(parts)]
 
 
-def cut(items: list[tuple[int, Item]], column: int, same: Same) -> list[list[tuple[int, Item]]]:
+def parted_at(items: list[tuple[int, Item]], column: int, same: Same) -> list[list[tuple[int, Item]]]:
     """Sort by one number and part where neighbours differ: then nothing below equals anything above."""
     items.sort(key=lambda entry: entry[1][0][column])
     parts = [[items[0]]]

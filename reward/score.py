@@ -22,7 +22,7 @@ from sqale_grpo.env.sandbox import QueryResult, Sandbox, SqlError
 from sqale_grpo.env.syntax import tokens
 from sqale_grpo.reward.compare import compare
 from sqale_grpo.reward.copies import Copies
-from sqale_grpo.reward.digest import Digest, digest, same_digest
+from sqale_grpo.reward.digest import Digest, digest, result_classes
 from sqale_grpo.reward.gold import Gold, GoldError, gold_results
 from sqale_grpo.reward.joins import join_share
 
@@ -126,17 +126,6 @@ def with_agreement(outcomes: Iterable[Outcome]) -> list[Outcome]:
     most = max(sizes.values(), default=0)
     common = {vote for vote, size in sizes.items() if size == most and most >= 2}
     return [regarded(outcome, vote in common) for outcome, vote in zip(outcomes, votes, strict=True)]
-
-
-def result_classes(digests: Sequence[Digest | None]) -> list[int | None]:
-    """For each result the number of its class, None for one that does not exist."""
-    classes: list[int | None] = [None if each is None else index for index, each in enumerate(digests)]
-    for i, each in enumerate(digests):
-        for j, other in enumerate(digests[:i]):
-            if each is not None and other is not None and classes[i] != classes[j] and same_digest(each, other):
-                old, new = classes[i], classes[j]
-                classes = [new if number == old else number for number in classes]
-    return classes
 
 
 def regarded(outcome: Outcome, agrees: bool) -> Outcome:

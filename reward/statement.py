@@ -16,7 +16,6 @@ from sqlglot.dialects.sqlite import SQLite
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.tokens import TokenType
 
-from sqale_grpo.env.syntax import tokens
 from sqale_grpo.env.text import fold_name
 from sqale_grpo.reward.unread import Reads
 
@@ -198,20 +197,3 @@ def equalities(condition: exp.Expr) -> Iterator[tuple[ColumnName, ColumnName]]:
             left, right = node.this.unnest(), node.expression.unnest()
             if isinstance(left, exp.Column) and isinstance(right, exp.Column):
                 yield (fold_name(left.table), fold_name(left.name)), (fold_name(right.table), fold_name(right.name))
-
-
-@lru_cache(maxsize=1_024)
-def is_ordered(sql: str) -> bool:
-    """Whether a statement that SQLite accepts has an ORDER BY outside all parentheses.
-
-    Inside parentheses it belongs to a sub-query, a CTE, a window or an aggregate. ORDER is a reserved word: outside
-    quotes it can be nothing else.
-    """
-    depth, previous = 0, ""
-    for token in tokens(sql):
-        if token in ("(", ")"):
-            depth += 1 if token == "(" else -1
-        if depth == 0 and previous == "order" and token == "by":
-            return True
-        previous = token
-    return False

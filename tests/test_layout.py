@@ -31,7 +31,7 @@ FOLDERS: dict[str, set[str]] = {
     "corpus": {"env", "sampler", "reward", "curriculum"},
     "settings": {"env", "corpus", "curriculum"},
     "rollout": CORE,
-    "agent": {"env", "settings", "rollout"},
+    "agent": {"env", "reward", "settings", "rollout"},
     "demo": {*CORE, "rollout"},
     "train": {*CORE, "rollout", "demo"},
     "evaluate": {*CORE, "rollout", "demo"},

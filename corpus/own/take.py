@@ -10,8 +10,8 @@ from sqale_grpo.corpus.own.tables import DatabaseSource, SourceTable
 from sqale_grpo.corpus.own.transpile import CannotTranslate, to_sqlite
 from sqale_grpo.env.limits import SqlError
 from sqale_grpo.env.sandbox import Sandbox
+from sqale_grpo.env.syntax import is_ordered
 from sqale_grpo.env.text import fold_name
-from sqale_grpo.reward.statement import is_ordered
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sqale_grpo.agent.agent import turn_record
+from sqale_grpo.agent.answer import turn_record
 from sqale_grpo.env.chance import key_int
 from sqale_grpo.env.episode import Episode, EpisodeLimits
 from sqale_grpo.env.prompts import load_prompts

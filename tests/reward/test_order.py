@@ -5,7 +5,7 @@ import json
 import pytest
 import sqlglot
 
-from sqale_grpo.reward.statement import is_ordered
+from sqale_grpo.env.syntax import is_ordered
 
 
 @pytest.mark.parametrize(
