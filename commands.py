@@ -33,11 +33,12 @@ COMMANDS = {
     "report": Command("one page with a run's curves and episodes"),
     "export": Command("write a checkpoint as a folder that others can load", "stopped; there is no export yet"),
     "sweep": Command("train every combination of a sweep file", AGAIN),
-    "agent": Command("answer questions over a SQLite file with a trained policy"),
+    "agent": Command("answer questions over a SQLite file with a model; `sqale-grpo ask` is the same"),
     "corpus": Command("prepare a corpus; print its figures", AGAIN),
     "env": Command("play an episode by hand"),
     "reward": Command("score answers from a file"),
 }
+ALIASES = {"ask": "agent"}
 USAGE = """\
 usage: sqale-grpo COMMAND ...
 
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _fit_output()
-    name, rest = (words[0], words[1:]) if words else ("--help", [])
+    name, rest = (ALIASES.get(words[0], words[0]), words[1:]) if words else ("--help", [])
     if name in COMMANDS:
         return run_program(lambda: import_module(f"sqale_grpo.{name}.command").main(rest), COMMANDS[name].stopped)
     return run_program(lambda: _other(name))

@@ -13,19 +13,24 @@ from sqale_grpo.agent.agent import AgentQuestion, AgentTurn, SQaLeAgent
 from sqale_grpo.agent.answer import open_database, turn_record
 from sqale_grpo.agent.backends import AgentError, Generate, transformers_generate, vllm_generate
 from sqale_grpo.agent.questions import read_questions
+from sqale_grpo.agent.served import APIS, KEY_VARIABLE, URL, ServedGenerate, openai_generate
 from sqale_grpo.agent.settings import SETTINGS
 from sqale_grpo.agent.show import Printer, to_json, use_utf8
 from sqale_grpo.env.limits import LARGEST
 from sqale_grpo.env.program import run_program
 from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.env.text import harmless
 from sqale_grpo.rollout.chat import ChatFrame
+from sqale_grpo.rollout.served import MESSAGES
+from sqale_grpo.settings.sampling import Sampling
 
-BACKENDS = ("vllm", "transformers")
+BACKENDS = ("vllm", "transformers", "openai")
 EXAMPLES = """\
 examples:
   sqale_agent.py --model MODEL --db shop.sqlite --question "How many orders are late?" --trace
   sqale_agent.py --model MODEL --db shop.sqlite --questions questions.txt --json > answers.jsonl
   sqale_agent.py --model MODEL --db shop.sqlite --interactive --backend transformers
+  sqale_agent.py --model NAME --db shop.sqlite --question TEXT --backend openai --url http://127.0.0.1:8080/v1
 """
 
 
@@ -61,8 +66,10 @@ def _run(options: argparse.Namespace) -> int:
         max_turn_tokens=options.max_turn_tokens,
         max_episode_tokens=options.max_episode_tokens,
     )
+    generate, frame = _load(options, sampling)
     agent = SQaLeAgent(
-        *_load(options),
+        generate,
+        frame,
         prompts=prompts,
         episode_limits=replace(SETTINGS.episode, tool_turns=options.tool_turns),
         query_limits=replace(SETTINGS.query, seconds=options.seconds),
@@ -77,10 +84,25 @@ def _run(options: argparse.Namespace) -> int:
         _answer_live(agent, questions[0], options, printer)
     else:
         _answer_all(agent, questions, options, printer)
+    if isinstance(generate, ServedGenerate):
+        _note(generate.remarks())
     return 0
 
 
-def _load(options: argparse.Namespace) -> tuple[Generate, ChatFrame]:
+def _note(lines: Sequence[str]) -> None:
+    """What is not the answer: on standard error, where no program reads it for one."""
+    for line in lines:
+        print(f"note: {harmless(line)}", file=sys.stderr, flush=True)
+
+
+def _load(options: argparse.Namespace, sampling: Sampling) -> tuple[Generate, ChatFrame | None]:
+    if options.backend == "openai":
+        generate, frame = openai_generate(
+            options.url, options.model, options.api, options.tokenizer, SETTINGS.frame, options.key_variable, sampling
+        )
+        template = "; earlier reasoning stays only where its chat template keeps it" if generate.api == MESSAGES else ""
+        _note([f"the server is asked over {generate.api}{template}"])
+        return generate, frame
     if options.backend == "transformers":
         return transformers_generate(options.model)
     return vllm_generate(options.model, max_episode_tokens=options.max_episode_tokens)
@@ -162,7 +184,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", required=True, help="folder or Hub name of the checkpoint")
+    parser.add_argument(
+        "--model", required=True, help="the checkpoint: a folder, a Hub name, or a server's name for it"
+    )
     parser.add_argument("--db", type=Path, help="SQLite file")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--question", help="what is to be answered")
@@ -178,6 +202,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="one JSON object a question, with the whole trace")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
     parser.add_argument("--backend", choices=BACKENDS, default="vllm", help="what runs the model (vllm)")
+    server = parser.add_argument_group("a model behind an OpenAI-compatible server (--backend openai)")
+    server.add_argument("--url", default=URL, help="its address, with its /v1 (%(default)s)")
+    server.add_argument(
+        "--key-variable",
+        default=KEY_VARIABLE,
+        metavar="NAME",
+        help="environment variable that holds the key; unset sends none (%(default)s)",
+    )
+    server.add_argument(
+        "--api", choices=APIS, default="auto", help="completions: the raw prompt; chat: messages; default: what works"
+    )
+    server.add_argument("--tokenizer", metavar="MODEL", help="folder or Hub name of the tokenizer, if it is here")
     parser.add_argument("--prompts", type=Path, metavar="FILE", help="JSON file of prompts other than the trained ones")
     parser.add_argument("--rows", type=_count, default=20, help="most rows of the answer (20)")
     parser.add_argument("--seed", type=int, default=0, help="of the token sampling (0)")

@@ -1,4 +1,4 @@
-"""What writes the policy's turns: vLLM or transformers, each as a function that plays episodes to their end."""
+"""What writes the policy's turns here: vLLM or transformers, each as a function that plays episodes to their end."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from sqale_grpo.agent.settings import SETTINGS
@@ -51,10 +52,12 @@ def vllm_generate(
     except Exception as error:  # a file that is damaged makes its parser raise whatever it likes
         raise AgentError(f"vLLM cannot load the model {model}: {first_line(error)}") from error
 
+    lock = Lock()  # questions of several threads wait for each other
+
     def generate(
         episodes: Sequence[Episode], keys: Sequence[int], sampling: Sampling, pool: ThreadPoolExecutor
     ) -> list[EpisodeTokens]:
-        with VllmEngine(llm, sampling, frame.stop_ids) as engine:
+        with lock, VllmEngine(llm, sampling, frame.stop_ids) as engine:
             return play_requests(engine, frame, episodes, keys, sampling, pool)
 
     return generate, frame
@@ -90,10 +93,13 @@ def transformers_generate(
     if missing := sorted(loading["missing_keys"]):  # transformers would go on with random numbers in their places
         raise AgentError(f"the model {model} cannot be loaded: its files lack {missing[0]}")
 
+    lock = Lock()  # questions of several threads wait for each other
+
     def generate(
         episodes: Sequence[Episode], keys: Sequence[int], sampling: Sampling, pool: ThreadPoolExecutor
     ) -> list[EpisodeTokens]:
-        return play(policy, frame, episodes, keys, sampling, pool)
+        with lock:
+            return play(policy, frame, episodes, keys, sampling, pool)
 
     return generate, frame
 

@@ -42,14 +42,17 @@ HEADER = '''\
     pip install vllm                 # or: pip install torch transformers, and --backend transformers
     python sqale_agent.py --model MODEL --db shop.sqlite --question "How many orders are late?" --trace
 
+    # a server that holds the model (vLLM, llama.cpp, Ollama, hosted): nothing to install
+    python sqale_agent.py --model NAME --backend openai --url http://127.0.0.1:8080/v1 --db shop.sqlite --question TEXT
+
     from sqale_agent import SQaLeAgent, vllm_generate
     agent = SQaLeAgent(*vllm_generate(MODEL))
     episode = agent.run("How many orders are late?", "shop.sqlite")
     print(episode["sql"], episode["rows"], episode["ended_by"])
 
-Standard library only until a model is loaded; Python's SQLite must be 3.37 or newer. The database is opened read-only;
-the policy's SQL runs in worker processes that can read that file and nothing else, within limits of steps, time, memory
-and size.
+Standard library only, unless a model is loaded here; Python's SQLite must be 3.37 or newer. The database is opened
+read-only; the policy's SQL runs in worker processes that can read that file and nothing else, within limits of steps,
+time, memory and size.
 
 Made by `sqale-grpo agent build` from the modules that train and evaluate the policy: prompts, tools, turn budget,
 parsing and the final answer's fallback are those of training. Change them there, not here.

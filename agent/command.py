@@ -1,6 +1,7 @@
-"""``sqale-grpo agent --model MODEL --db FILE --question TEXT``: ask a trained policy; ``agent build``: the single file.
+"""``sqale-grpo ask --model MODEL --db FILE --question TEXT``: ask a policy; ``agent build``: the single file.
 
-    sqale-grpo agent --model runs/demo-seed1 --db shop.sqlite --question "How many orders are late?" --trace
+    sqale-grpo ask --model exports/ada --db shop.sqlite --question "How many orders are late?" --trace
+    sqale-grpo ask --model NAME --backend openai --url http://127.0.0.1:8080/v1 --db shop.sqlite --question TEXT
     sqale-grpo agent build [--out build/sqale_agent.py] [--prompts FILE]
 
 ``build`` writes ``sqale_agent.py``, the agent as one file, with the recipe's prompts and settings. An export holds its

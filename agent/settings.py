@@ -4,17 +4,22 @@ from dataclasses import dataclass
 
 from sqale_grpo.env.limits import Limits
 from sqale_grpo.env.tools import EpisodeLimits
+from sqale_grpo.rollout.text_frame import TextFrame
 from sqale_grpo.settings.sampling import Sampling
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Turns and tool results, bounds of a query, how tokens are drawn, and whether a turn opens with ``<think>``."""
+    """Turns and tool results, bounds of a query, how tokens are drawn, and whether a turn opens with ``<think>``.
+
+    ``frame``: the model's chat template as text, for the raw prompt of a server; None where the model is not known.
+    """
 
     episode: EpisodeLimits
     query: Limits
     sampling: Sampling
     enable_thinking: bool
+    frame: TextFrame | None = None
 
 
 # The recipe's; an export writes those of its own run here.

@@ -13,6 +13,10 @@ class UserError(Exception):
     exit_status = 2
 
 
+class ConfigError(UserError, ValueError):
+    """A configuration that cannot be run; the text names the key, its origin and the fix."""
+
+
 FIXES = {
     errno.ENOSPC: "free some room there, or choose another disk; what is written stays, and the same command goes on",
     errno.EDQUOT: "your quota there is used up: free some room, or choose another disk",

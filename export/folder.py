@@ -19,9 +19,11 @@ from sqale_grpo.env.prompts import Prompts
 from sqale_grpo.export.card import write_card
 from sqale_grpo.export.verify import verify
 from sqale_grpo.export.weights import INDEX, export_weights
+from sqale_grpo.rollout.chat import chat_frame
 from sqale_grpo.rollout.demo_policy import demo_policy_folder
 from sqale_grpo.rollout.policy import load_policy
 from sqale_grpo.rollout.policy_path import DEMO, is_adapter, resolve_policy
+from sqale_grpo.rollout.text_frame import TextFrame, text_frame
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
@@ -123,7 +125,8 @@ def fill(out: Path, source: ExportedRun, report: Callable[[str], None], dtype: s
     if dtype is not None:
         set_dtype(out, dtype)
     write_generation_config(source, out)
-    write_agent(out / NAME, prompts, run_settings(source.config))
+    frame = chat_frame(AutoTokenizer.from_pretrained(out), source.config.model.enable_thinking)
+    write_agent(out / NAME, prompts, run_settings(source.config, text_frame(frame)))
     write_prompts(prompts, out / PROMPTS)
     (out / RUN_CONFIG).write_text(run_config_text(source.checkpoint, source.config), encoding="utf-8")
     shutil.copy(ROOT / "LICENSE", out / "LICENSE")
@@ -185,11 +188,14 @@ def write_generation_config(source: ExportedRun, out: Path) -> None:
     (out / GENERATION).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
-def run_settings(config: Config) -> Settings:
-    """What the agent's episodes are bounded by: the run's environment, its evaluation's sampling and query time."""
+def run_settings(config: Config, frame: TextFrame | None = None) -> Settings:
+    """What the agent's episodes are bounded by: the run's environment, its evaluation's sampling and query time.
+
+    ``frame``: the model's chat template as text.
+    """
     env, sampling = config.env, config.evaluate.sampling()
     limits = replace(env.query_limits(), seconds=config.evaluate.query_seconds)
-    return Settings(env.episode_limits(), limits, sampling, config.model.enable_thinking)
+    return Settings(env.episode_limits(), limits, sampling, config.model.enable_thinking, frame)
 
 
 def write_prompts(prompts: Prompts, file: Path) -> None:

@@ -41,9 +41,9 @@ class ChatFrame:
         """
         special = self.tokenizer.get_added_vocab()
         if not any(token in message["content"] for message in messages for token in special):
-            return self._tokens(self._rendered(messages))
+            return self._tokens(self.rendered(messages))
         marks = [f"message {number} stands here" for number in range(len(messages))]
-        rest = self._rendered([{**message, "content": mark} for message, mark in zip(messages, marks, strict=True)])
+        rest = self.rendered([{**message, "content": mark} for message, mark in zip(messages, marks, strict=True)])
         ids: list[int] = []
         for message, mark in zip(messages, marks, strict=True):
             before, _, rest = rest.partition(mark)
@@ -58,7 +58,8 @@ class ChatFrame:
         """
         return self._plain_tokens(text) + list(self.after_user_ids)
 
-    def _rendered(self, messages: list[dict[str, str]]) -> str:
+    def rendered(self, messages: list[dict[str, str]]) -> str:
+        """The episode's first messages in the model's template, up to where the policy starts to write."""
         return self.tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True, enable_thinking=self.enable_thinking
         )

@@ -1,14 +1,53 @@
-"""Any completion function as an Engine: each request in a thread of its own, as for a server. Imports no torch."""
+"""Work for a server in threads: any completion function as an Engine, and whole episodes. Imports no torch."""
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from sqale_grpo.rollout.requests import Completion
 
 POLL_SECONDS = 0.02  # how long an episode whose tools are done may wait for its next turn to be sent
 
 Request = tuple[int, list[int], int]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_threads(work: Callable[[Item], Result], items: Sequence[Item], count: int) -> list[Result]:
+    """``work`` of every item in order, ``count`` at once; what the first one to fail raises is raised.
+
+    In daemons, which an error or Ctrl-C does not wait for: a server may take its time.
+    """
+    left: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Result | None, BaseException | None]] = queue.SimpleQueue()
+    stopped = threading.Event()
+
+    def run() -> None:
+        while not stopped.is_set():
+            try:
+                place = left.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done.put((place, work(items[place]), None))
+            except BaseException as error:  # whatever it is, who waits is to see it
+                done.put((place, None, error))
+
+    for place, _ in enumerate(items):
+        left.put(place)
+    for number in range(min(count, len(items))):
+        threading.Thread(target=run, name=f"server {number}", daemon=True).start()
+    found: dict[int, Result] = {}
+    try:
+        for _ in items:
+            place, result, error = done.get()
+            if error is not None:
+                raise error
+            found[place] = result  # type: ignore[assignment]  # there is one where there is no error
+    finally:
+        stopped.set()
+    return [found[place] for place in range(len(items))]
 
 
 class ConcurrentEngine:

@@ -1,7 +1,7 @@
 """Turns written by a vLLM server (``vllm serve``), which every process asks for its own episodes. Imports no torch."""
 
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from sqale_grpo.rollout.concurrent import ConcurrentEngine
@@ -45,10 +45,8 @@ def server_engine(
             said = client.shown(answer)
             raise ServerError(f"{url} answers without token ids and log-probabilities: {said}", WANTED) from error
 
-    with (
-        closing(HttpClient(url, REQUEST_SECONDS, connections=connections)) as client,
-        ConcurrentEngine(complete, connections) as engine,
-    ):
+    client = HttpClient(url, REQUEST_SECONDS)
+    with ConcurrentEngine(complete, connections) as engine:
         yield engine
 
 
@@ -63,5 +61,4 @@ def model_name(url: str) -> str:
 
 def ask(url: str, path: str, seconds: float | None = None, **more: Any) -> dict[str, Any]:
     """One GET by a client of its own; ``seconds``: to wait, CHECK_SECONDS if None; ``more``: the client's arguments."""
-    with closing(HttpClient(url, CHECK_SECONDS if seconds is None else seconds, **more)) as client:
-        return client.get(path)
+    return HttpClient(url, CHECK_SECONDS if seconds is None else seconds, **more).get(path)

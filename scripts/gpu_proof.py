@@ -27,7 +27,7 @@ THERE = ("torch", "transformers", "accelerate", "peft")  # on the machine alread
 CARRIED = (
     *("flash-linear-attention>=0.5",),  # the kernels that are no build of C++
     *("trl>=1.16,<1.17", "datasets>=5.2", "SQaLe>=0.2,<0.3", "omegaconf>=2.4", "packaging>=25", "pyyaml>=6"),
-    *("rich>=15", "pyarrow>=20", "jinja2>=3.1", "httpx>=0.28", "sqlglot>=30"),
+    *("rich>=15", "pyarrow>=20", "jinja2>=3.1", "sqlglot>=30"),
 )
 # Shorter than benchmarks/step.py alone: 4 episodes of 3,072 tokens, so that two updates are minutes.
 PAPER = (

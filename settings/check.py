@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqale_grpo.env.errors import UserError
+from sqale_grpo.env.errors import ConfigError
 from sqale_grpo.settings.sections import Rule
 
 # Keys that leave the experiment as it is: how often it is saved, where it runs, what is logged and evaluated.
@@ -17,10 +17,6 @@ FREE_ON_RESUME = re.compile(
 
 
 LENGTH = "train.updates"
-
-
-class ConfigError(UserError, ValueError):
-    """A configuration that cannot be run; the text names the key, its origin and the fix."""
 
 
 def check_config(config: Any, origins: Mapping[str, str] | None = None) -> None:

@@ -53,6 +53,12 @@ def test_every_command_is_a_module_with_help_and_an_example(name: str, tmp_path:
     assert done.stdout.count(f"sqale-grpo {name}") + done.stdout.count("sqale_agent.py --") >= 2, "no example"
 
 
+def test_ask_is_the_agents_command(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model", "x", "--db", "gone.sqlite", "--question", "How many?"]
+    said = [(commands.main([name, *words]), capsys.readouterr().err) for name in ("ask", "agent")]
+    assert said[0] == said[1] and said[0][0] == 2 and "gone.sqlite" in said[0][1]
+
+
 def test_help_names_every_command_and_a_mistake_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert commands.main([]) == commands.main(["--help"]) == 0
     shown = capsys.readouterr().out

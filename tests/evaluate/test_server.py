@@ -1,102 +1,36 @@
 """Backend openai: retries, refusals and keys against a server that misbehaves on demand, over real connections."""
 
 import json
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from sqale_grpo.corpus import PreparedCorpus
-from sqale_grpo.evaluate.chat_play import EMPTY, turn_text
 from sqale_grpo.evaluate.open_backend import without_end
 from sqale_grpo.evaluate.records import read_records
 from sqale_grpo.evaluate.runner import EvaluationError, run_evaluation
-from sqale_grpo.evaluate.server import SMALLEST_TURN, check_server, client_of, open_server
+from sqale_grpo.evaluate.server import check_server, client_of, open_server
 from sqale_grpo.rollout.http import HttpClient, RequestRefused, ServerError, backoff, retry_after
+from sqale_grpo.rollout.served import SMALLEST_TURN
+from sqale_grpo.rollout.served_play import EMPTY, turn_text
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.evaluation import ServerConfig, load_evaluation
 from tests.conftest import ROOT
+from tests.helpers.faulty_server import CHAT_ANSWER, faulty_server, url
 from tests.helpers.programs import program
 
 KEY = "sk-test-123456"
-CHAT_ANSWER = {
-    "choices": [
-        {"message": {"content": '{"tool": "submit_sql", "args": {"sql": "SELECT 1"}}'}, "finish_reason": "stop"}
-    ],
-    "usage": {"prompt_tokens": 50, "completion_tokens": 12},
-}
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers as the server's list of faults says, one a request, then as it should."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        """The models."""
-        self.answer(200, {"data": [{"id": "tiny", **self.server.listed}]})
-
-    def do_POST(self) -> None:
-        """One fault, or chat."""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        server = self.server
-        with server.lock:
-            server.seen.append((self.path, body, self.headers.get("Authorization")))
-            fault = server.faults.pop(0) if server.faults else None
-        if fault is None and server.answer is not None:
-            status, value = server.answer(body)
-            return self.answer(status, value)
-        if fault is None:
-            if self.path == "/v1/chat/completions":
-                return self.answer(200, CHAT_ANSWER)
-            return self.answer(404, {"detail": "Not Found"})
-        if fault == "slow":
-            time.sleep(1.0)
-            return self.answer(200, CHAT_ANSWER)
-        if fault == "cut":
-            self.close_connection = True
-            return self.connection.shutdown(socket.SHUT_RDWR)
-        if isinstance(fault, dict):
-            return self.answer(200, fault)
-        status, words, headers = fault
-        return self.answer(status, {"error": {"message": words}}, headers)
-
-    def answer(self, status: int, value: dict, headers: dict | None = None) -> None:
-        """Send JSON."""
-        data = json.dumps(value).encode()
-        self.send_response(status)
-        for name, text in {"Content-Length": str(len(data)), **(headers or {})}.items():
-            self.send_header(name, text)
-        self.end_headers()
-        with suppress(BrokenPipeError):  # of a client that did not wait
-            self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
 
 
 @pytest.fixture
 def faulty() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.faults, server.seen, server.lock = [], [], threading.Lock()
-    server.answer, server.listed = None, {}
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def url(server: ThreadingHTTPServer) -> str:
-    return f"http://127.0.0.1:{server.server_port}/v1"
+    with faulty_server() as server:
+        yield server
 
 
 def client(server: ThreadingHTTPServer, waits: list[float], **values: object) -> HttpClient:
@@ -192,7 +126,7 @@ def test_an_answer_in_another_shape_fails_its_question_alone(faulty, tmp_path, a
     backend = open_server(config(url(faulty), tmp_path))
     faulty.faults = [answer]
     with pytest.raises(RequestRefused, match=problem):
-        backend.ask("/chat/completions", {}, 5, "x")
+        backend.server.ask("/chat/completions", {}, 5, "x")
     backend.close()
 
 

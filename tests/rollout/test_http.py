@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -64,8 +64,8 @@ def server() -> Iterator[Server]:
 def ask(server: Server, path: str, answers: list[Any], **more: Any) -> tuple[dict[str, Any], list[float]]:
     """The answer of a server that gives ``answers``, and the waits between the tries."""
     server.answers[path], waits = answers, []
-    with closing(HttpClient(server.url, **{"seconds": 20.0, "sleep": waits.append, **more})) as client:
-        return client.post(path, {"a": 1}, "x"), waits
+    client = HttpClient(server.url, **{"seconds": 20.0, "sleep": waits.append, **more})
+    return client.post(path, {"a": 1}, "x"), waits
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 599])
@@ -104,8 +104,8 @@ def test_a_server_that_hangs_is_not_asked_for_hours(server: Server, monkeypatch:
 
 
 def test_the_error_is_the_users_and_says_what_to_do() -> None:
-    with pytest.raises(ServerError) as error, closing(HttpClient("http://127.0.0.1:9", 1.0, retries=0)) as client:
-        client.get("/v1/models")
+    with pytest.raises(ServerError) as error:
+        HttpClient("http://127.0.0.1:9", 1.0, retries=0).get("/v1/models")
     assert isinstance(error.value, UserError) and error.value.exit_status == 1
     assert str(error.value) == f"{error.value.what}; {http.START_AGAIN}"
     assert error.value.what.startswith("http://127.0.0.1:9/v1/models gave no answer in 1 try; the last: the connection")

