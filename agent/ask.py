@@ -1,6 +1,7 @@
 """The agent's command line: one question, a file of questions, or a conversation, over one loaded model."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from sqale_grpo.agent.agent import AgentQuestion, AgentTurn, SQaLeAgent
+from sqale_grpo.agent.agent import SURE, AgentQuestion, AgentTurn, SQaLeAgent
 from sqale_grpo.agent.answer import open_database, turn_record
 from sqale_grpo.agent.backends import AgentError, Generate, transformers_generate, vllm_generate
 from sqale_grpo.agent.questions import read_questions
@@ -24,11 +25,13 @@ from sqale_grpo.rollout.chat import ChatFrame
 from sqale_grpo.rollout.served import MESSAGES
 from sqale_grpo.settings.sampling import Sampling
 
+CALIBRATION = "calibration.json"  # of `sqale-grpo evaluate` with several candidates
 BACKENDS = ("vllm", "transformers", "openai")
 EXAMPLES = """\
 examples:
   sqale_agent.py --model MODEL --db shop.sqlite --question "How many orders are late?" --trace
   sqale_agent.py --model MODEL --db shop.sqlite --questions questions.txt --json > answers.jsonl
+  sqale_agent.py --model MODEL --db shop.sqlite --question TEXT --candidates 8
   sqale_agent.py --model MODEL --db shop.sqlite --interactive --backend transformers
   sqale_agent.py --model NAME --db shop.sqlite --question TEXT --backend openai --url http://127.0.0.1:8080/v1
 """
@@ -49,10 +52,15 @@ def _run(options: argparse.Namespace) -> int:
         ("--top-p", 0 < options.top_p <= 1, "above 0 and at most 1"),
         ("--top-k", options.top_k >= 0, "0 or more"),
         ("--max-episode-tokens", options.max_episode_tokens > options.max_turn_tokens, "over --max-turn-tokens"),
+        ("--sure", options.sure is None or 0 <= options.sure <= 1, "from 0 to 1: a share of the candidates"),
         ("--seconds", 0 < options.seconds <= LARGEST, f"above 0 and at most {LARGEST}"),
     ):
         if not holds:
             raise AgentError(f"{name} must be {text}")
+    if options.candidates > 1 and options.temperature == 0:
+        raise AgentError("--candidates at --temperature 0 would repeat one episode: raise the temperature")
+    if options.sure is not None and options.candidates == 1:
+        raise AgentError("--sure is a share of several candidates: add --candidates 8")
     questions = _questions(options)
     prompts = load_prompts(options.prompts)
     # Every database is opened once before minutes go into loading a model.
@@ -125,12 +133,12 @@ def _answer_live(agent: SQaLeAgent, question: AgentQuestion, options: argparse.N
     """Answer one question; its turns are shown as they end."""
 
     def show(ended: AgentTurn) -> None:
-        printer.turn(ended.number, turn_record(ended.turn))
+        printer.turn(ended.number, turn_record(ended.turn), ended.candidate if options.candidates > 1 else None)
 
     live = options.trace and not options.json
     if live:
         printer.question(question.text, question.evidence, str(question.database))
-    (result,) = agent.run_many([question], show if live else None)
+    (result,) = agent.run_many([question], show if live else None, options.candidates, _sure(options))
     if options.json:
         print(to_json(result), flush=True)
     else:
@@ -141,9 +149,11 @@ def _answer_all(
     agent: SQaLeAgent, questions: list[AgentQuestion], options: argparse.Namespace, printer: Printer
 ) -> None:
     """Answer questions together, in batches; each batch is shown when its last episode has ended."""
-    for start in range(0, len(questions), agent.batch):
-        batch = questions[start : start + agent.batch]
-        for question, result in zip(batch, agent.run_many(batch), strict=True):
+    size = max(1, agent.batch // options.candidates)
+    for start in range(0, len(questions), size):
+        batch = questions[start : start + size]
+        results = agent.run_many(batch, None, options.candidates, _sure(options))
+        for question, result in zip(batch, results, strict=True):
             if options.json:
                 print(to_json(result), flush=True)
                 continue
@@ -168,6 +178,25 @@ def _converse(agent: SQaLeAgent, options: argparse.Namespace, printer: Printer) 
         if not text:
             return
         _answer_live(agent, AgentQuestion(text, options.db, options.evidence), options, printer)
+
+
+def _sure(options: argparse.Namespace) -> float:
+    """The share of candidates that must agree: what was asked for, else the calibrated one, else half."""
+    if options.sure is not None:
+        return options.sure
+    calibrated = _calibrated(Path(options.model)) if options.candidates > 1 else None
+    return next(each for each in (calibrated, SETTINGS.sure, SURE) if each is not None)
+
+
+def _calibrated(model: Path) -> float | None:
+    """The threshold that lies in an export's folder; None where there is none."""
+    file = model / CALIBRATION
+    try:
+        return float(json.loads(file.read_text(encoding="utf-8"))["threshold"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise AgentError(f"{file} holds no calibrated threshold ({error!r}); remove it, or set --sure") from error
 
 
 def _colour(options: argparse.Namespace) -> bool:
@@ -198,6 +227,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--interactive", action="store_true", help="read questions from the terminal")
     parser.add_argument("--evidence", default="", help="hint shown after the question")
+    parser.add_argument("--candidates", type=_count, default=1, help="episodes a question, of which most decide (1)")
+    calibrated = "half" if SETTINGS.sure is None else f"{SETTINGS.sure:g}, calibrated"
+    parser.add_argument(
+        "--sure",
+        type=float,
+        metavar="SHARE",
+        help=f"share that must agree, else it is not sure ({calibrated})",
+    )
     parser.add_argument("--trace", action="store_true", help="show every turn: reasoning, calls, results")
     parser.add_argument("--json", action="store_true", help="one JSON object a question, with the whole trace")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")

@@ -13,6 +13,7 @@ class Settings:
     """Turns and tool results, bounds of a query, how tokens are drawn, and whether a turn opens with ``<think>``.
 
     ``frame``: the model's chat template as text, for the raw prompt of a server; None where the model is not known.
+    ``sure``: the share of several candidates that must agree, as an evaluation calibrated it; None where none did.
     """
 
     episode: EpisodeLimits
@@ -20,6 +21,7 @@ class Settings:
     sampling: Sampling
     enable_thinking: bool
     frame: TextFrame | None = None
+    sure: float | None = None
 
 
 # The recipe's; an export writes those of its own run here.

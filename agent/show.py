@@ -37,10 +37,11 @@ class Printer:
             self.line("Hint", evidence)
         self.line("Database", database)
 
-    def turn(self, number: int, turn: dict[str, Any]) -> None:
+    def turn(self, number: int, turn: dict[str, Any], candidate: int | None = None) -> None:
         """One turn: the reasoning, the calls with their results, and what stood around them."""
         print(file=self.stream)
-        self.line(f"Turn {number}", "", "head")
+        of = "" if candidate is None else f" of candidate {candidate + 1}"
+        self.line(f"Turn {number}{of}", "", "head")
         thinking, rest = split_thinking(turn["completion"])
         if thinking:
             self.line("  think", thinking, "think")
@@ -55,13 +56,40 @@ class Printer:
         print(file=self.stream)
         turns, calls = result["turns"], result["calls"]
         self.line("Ended", f"by {result['ended_by']} after {turns} turns, {calls} calls, {result['seconds']:.1f} s")
+        if result["candidates"] > 1:
+            self.votes(result)
+        if result["is_sure"] is False:
+            return
         self.line("SQL", result["sql"] or "(no answer)", "good" if result["sql"] and not result["error"] else "bad")
         if result["error"]:
             self.line("Error", result["error"], "bad")
         elif result["sql"]:
-            self.line("Rows", "\n".join(aligned(result["columns"], result["rows"])))
-            if result["truncated"]:
-                self.line("", f"... (first {len(result['rows'])} rows; more exist)")
+            self.rows(result)
+
+    def rows(self, result: dict[str, Any]) -> None:
+        """The rows of an answer, or of a result that candidates gave."""
+        self.line("Rows", "\n".join(aligned(result["columns"], result["rows"])))
+        if result["truncated"]:
+            self.line("", f"... (first {len(result['rows'])} rows; more exist)")
+
+    def votes(self, result: dict[str, Any]) -> None:
+        """How many of several candidates agree; where they are too few, the two most frequent results."""
+        of, votes = result["candidates"], result["votes"]
+        if not votes:
+            self.line("Not sure", f"no answer of {of} candidates runs", "bad")
+            return
+        agree = f"{votes[0]['count']} of {of} candidates agree ({result['agreement']:.0%}"
+        if result["is_sure"]:
+            self.line("Sure", f"{agree}; {result['threshold']:.0%} must)", "good")
+            return
+        self.line("Not sure", f"{agree}; {result['threshold']:.0%} must); what they gave most often:", "bad")
+        for vote in votes:
+            print(file=self.stream)
+            self.line(f"{vote['count']} of {of}", vote["sql"])
+            self.rows(vote)
+        if result["difference"]:
+            print(file=self.stream)
+            self.line("Differ", result["difference"])
 
 
 def split_thinking(completion: str) -> tuple[str, str]:
@@ -92,8 +120,14 @@ def aligned(columns: list[str], rows: list[tuple]) -> list[str]:
 def to_json(result: dict[str, Any]) -> str:
     """One line; blobs as SQL literals, infinity and what moves a terminal written out. Token ids are left out."""
     shown = {name: value for name, value in result.items() if name not in ("prompt_ids", "completion_ids", "env_mask")}
-    shown["rows"] = [[_plain(value) for value in row] for row in result["rows"]]
+    shown |= _plain_rows(result)
+    if "votes" in shown:
+        shown["votes"] = [{**vote, **_plain_rows(vote)} for vote in shown["votes"]]
     return harmless_json(json.dumps(shown, ensure_ascii=False))
+
+
+def _plain_rows(result: dict[str, Any]) -> dict[str, Any]:
+    return {"rows": [[_plain(value) for value in row] for row in result["rows"]]}
 
 
 def _plain(value: Any) -> Any:

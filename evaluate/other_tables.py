@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import combinations
 
+from sqale_grpo.evaluate.calibration import Voted, best_threshold, held_out, thresholds, votes_of
 from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, seeds_of, sizes
 from sqale_grpo.evaluate.figures import NOTHING, PART_OF_BENCHMARK, Figure, figure, identity_fields
 from sqale_grpo.evaluate.identity import MARKED_SHARE, different_keys, told
@@ -111,6 +112,42 @@ def candidates_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table
         table.add(labels, (figures[name].text() if name in figures else NOTHING for name in names))
         table.figures += figures.values()
     return table
+
+
+def calibration_table(evaluations: Sequence[Evaluation], benchmark: str) -> Table | None:
+    """Accuracy of what is answered against the share answered, by the share of candidates that must agree.
+
+    None where no policy played several candidates. A policy's seeds choose one threshold together.
+    """
+    title = f"{benchmark_name(benchmark)}: what is answered where so many candidates must agree, %"
+    head = ["Policy", "Tables", "agree", "answered", "accuracy of what is answered"]
+    table = Table(f"calibration_{benchmark}", title, head)
+    for labels, here in by_policy_and_size(select(evaluations, benchmark=benchmark)):
+        seeds = [votes_of(rows) for rows in seeds_of(here)]
+        if not seeds or not all(seeds) or len({votes[0].of for votes in seeds}) > 1:
+            continue
+        every = [vote for votes in seeds for vote in votes]
+        best = best_threshold(every)
+        for at in thresholds(every):
+            mark = " (calibrated)" if at == best else ""
+            name = f"{round(at * every[0].of)} of {every[0].of}"
+            figures = _answered_figures(here, [[(v, v.share >= at) for v in votes] for votes in seeds], name)
+            table.add([*labels, name + mark], [each.text() for each in figures])
+            table.figures += figures
+        apart = _answered_figures(here, [held_out(votes) for votes in seeds], "calibrated, held out")
+        table.add([*labels, "calibrated on the other half"], [each.text() for each in apart])
+        table.figures += apart
+    return table if table.rows else None
+
+
+def _answered_figures(
+    here: Sequence[Evaluation], seeds: Sequence[Sequence[tuple[Voted, bool]]], name: str
+) -> list[Figure]:
+    answered = [[(vote.question_id, float(given), 1.0) for vote, given in votes] for votes in seeds]
+    right = [
+        [(vote.question_id, float(given and vote.right), float(given)) for vote, given in votes] for votes in seeds
+    ]
+    return [_parts_figure(here, f"answered, {name}", answered), _parts_figure(here, f"accuracy, {name}", right)]
 
 
 def _parts_figure(here: Sequence[Evaluation], name: str, seeds: Sequence[list[Part]]) -> Figure:

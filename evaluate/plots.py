@@ -12,7 +12,8 @@ from sqale_grpo.env.files import whole_file
 from sqale_grpo.evaluate import published
 from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, policies, sizes
 from sqale_grpo.evaluate.figures import Figure, figure
-from sqale_grpo.evaluate.table_data import benchmark_name, card_name, largest_size, policy_label, select
+from sqale_grpo.evaluate.other_tables import calibration_table
+from sqale_grpo.evaluate.table_data import benchmark_name, card_name, largest_size, policy_label, select, size_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -36,6 +37,7 @@ def draw_plots(evaluations: Sequence[Evaluation], folder: Path) -> list[Path]:
             for metric, name in (("equivalent", "accuracy"), ("table_recall", "recall")):
                 files.append(size_plot(mine, benchmark, metric, folder / f"{name}_by_size_{benchmark}.svg"))
         files += filter(None, [compute_plot(mine, benchmark, folder / f"compute_{benchmark}.svg")])
+        files += filter(None, [calibration_plot(mine, benchmark, folder / f"calibration_{benchmark}.svg")])
     return files
 
 
@@ -109,6 +111,25 @@ def compute_plot(evaluations: Sequence[Evaluation], benchmark: str, path: Path) 
     axes.set_ylabel("accuracy, %")
     axes.set_ylim(0, 100)
     axes.set_title(plain(benchmark_name(benchmark)) + (difficulty and f", {difficulty} questions"))
+    axes.legend(fontsize="small")
+    return _save(drawing, path)
+
+
+def calibration_plot(evaluations: Sequence[Evaluation], benchmark: str, path: Path) -> Path | None:
+    """Accuracy of what is answered against the share answered, a point a threshold of agreement; None without votes."""
+    table = calibration_table(evaluations, benchmark)
+    if table is None:
+        return None
+    drawing, axes = _axes()
+    for number, name in enumerate(dict.fromkeys((each.policy, each.schema) for each in table.figures)):
+        mine = [each for each in table.figures if (each.policy, each.schema) == name and "held out" not in each.metric]
+        points = [(100 * a.value, b) for a, b in zip(mine[::2], mine[1::2], strict=True) if a.value is not None]
+        _with_intervals(axes, points, f"{name[0]}, {size_name(name[1]).lower()}", f"C{number % 10}", "-o")
+    axes.set_xlabel("questions answered, %")
+    axes.set_ylabel("accuracy of what is answered, %")
+    axes.set_xlim(0, 105)
+    axes.set_ylim(0, 105)
+    axes.set_title(plain(benchmark_name(benchmark)))
     axes.legend(fontsize="small")
     return _save(drawing, path)
 

@@ -21,6 +21,7 @@ from sqale_grpo.corpus import PreparedCorpus
 from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.files import hold_folder, write_whole
 from sqale_grpo.evaluate.backend import Backend
+from sqale_grpo.evaluate.calibration import write_calibration
 from sqale_grpo.evaluate.chunk import play_chunk
 from sqale_grpo.evaluate.identity import IDENTITY, different_keys, digest, identity, missing, read_identity, told
 from sqale_grpo.evaluate.metrics import summarize
@@ -250,6 +251,8 @@ def _finish(config: EvaluationConfig, folder: Path, facts: dict[str, Any], faile
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         **summarize(rows, parameters),
     }
+    if (calibrated := write_calibration(folder, rows, summary["identity"])) is not None:
+        summary["calibration"] = calibrated
     if config.corpus.name == "ehrsql":
         summary["abstention"] = abstention_scores(map(answered, rows))
     _write_json(folder / SUMMARY, summary)

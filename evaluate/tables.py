@@ -22,6 +22,7 @@ from sqale_grpo.evaluate.evaluations import Evaluation, benchmarks, failed_run, 
 from sqale_grpo.evaluate.identity import different_keys, told
 from sqale_grpo.evaluate.other_tables import (
     behaviour_table,
+    calibration_table,
     candidates_table,
     difference,
     differences_table,
@@ -37,6 +38,7 @@ __all__ = [
     "all_tables",
     "behaviour_table",
     "benchmark_table",
+    "calibration_table",
     "candidates_table",
     "compute_table",
     "difference",
@@ -71,8 +73,8 @@ def all_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         if any(row["difficulty"] == published.COMPUTE_DIFFICULTY for each in mine for row in each.rows):
             tables.append(compute_table(mine, benchmark, published.COMPUTE_DIFFICULTY))
         tables += [difficulty_table(mine, benchmark), behaviour_table(mine, benchmark)]
-        several = candidates_table(mine, benchmark)
-        tables += [several] if several else []
+        several = candidates_table(mine, benchmark), calibration_table(mine, benchmark)
+        tables += filter(None, several)
     differences = differences_table(evaluations)
     return [*tables, differences] if differences.rows else tables
 

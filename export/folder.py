@@ -25,6 +25,7 @@ from sqale_grpo.rollout.policy import load_policy
 from sqale_grpo.rollout.policy_path import DEMO, is_adapter, resolve_policy
 from sqale_grpo.rollout.text_frame import TextFrame, text_frame
 from sqale_grpo.settings.check import ConfigError
+from sqale_grpo.settings.evaluation import CALIBRATION, EVALUATIONS
 from sqale_grpo.settings.files import read_prompts
 from sqale_grpo.settings.keys import Config
 from sqale_grpo.settings.load import load_config, to_yaml
@@ -126,7 +127,12 @@ def fill(out: Path, source: ExportedRun, report: Callable[[str], None], dtype: s
         set_dtype(out, dtype)
     write_generation_config(source, out)
     frame = chat_frame(AutoTokenizer.from_pretrained(out), source.config.model.enable_thinking)
-    write_agent(out / NAME, prompts, run_settings(source.config, text_frame(frame)))
+    sure = None
+    if (file := calibration_of(source.run, source.checkpoint)) is not None:
+        shutil.copyfile(file, out / CALIBRATION)
+        sure = json.loads(file.read_text(encoding="utf-8"))["threshold"]
+        report(f"sure: {sure:.0%} of several candidates must agree, as {file} calibrated it")
+    write_agent(out / NAME, prompts, run_settings(source.config, text_frame(frame), sure))
     write_prompts(prompts, out / PROMPTS)
     (out / RUN_CONFIG).write_text(run_config_text(source.checkpoint, source.config), encoding="utf-8")
     shutil.copy(ROOT / "LICENSE", out / "LICENSE")
@@ -188,14 +194,24 @@ def write_generation_config(source: ExportedRun, out: Path) -> None:
     (out / GENERATION).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
-def run_settings(config: Config, frame: TextFrame | None = None) -> Settings:
+def calibration_of(run: Path, checkpoint: Path) -> Path | None:
+    """The calibration of an evaluation of this checkpoint, the one of most questions; None where there is none."""
+    found = []
+    for file in sorted(run.glob(f"{EVALUATIONS}/*/{CALIBRATION}")):
+        summary = json.loads((file.parent / "summary.json").read_text(encoding="utf-8"))
+        if Path(summary["model"]).name == checkpoint.name:
+            found.append((summary["n"], file))
+    return max(found)[1] if found else None
+
+
+def run_settings(config: Config, frame: TextFrame | None = None, sure: float | None = None) -> Settings:
     """What the agent's episodes are bounded by: the run's environment, its evaluation's sampling and query time.
 
-    ``frame``: the model's chat template as text.
+    ``frame``: the model's chat template as text; ``sure``: the calibrated share of agreement.
     """
     env, sampling = config.env, config.evaluate.sampling()
     limits = replace(env.query_limits(), seconds=config.evaluate.query_seconds)
-    return Settings(env.episode_limits(), limits, sampling, config.model.enable_thinking, frame)
+    return Settings(env.episode_limits(), limits, sampling, config.model.enable_thinking, frame, sure)
 
 
 def write_prompts(prompts: Prompts, file: Path) -> None:

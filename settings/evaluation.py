@@ -32,6 +32,7 @@ from sqale_grpo.settings.sections import (
 BACKENDS = ("transformers", "vllm", "openai", "oracle", "empty", "no_rows")
 APIS = ("auto", "completions", "chat")
 EVALUATIONS = "evaluations"  # folder of the evaluations of a run
+CALIBRATION = "calibration.json"  # in the folder of an evaluation with several candidates, and in an export
 SPLITS = {"bird": "dev"}  # the split that a corpus is evaluated on, where it is not test
 # Keys that leave the answers as they are: where the evaluation lies, and what it runs on.
 FREE_ON_RESTART = re.compile(

@@ -43,6 +43,13 @@ def test_json_is_one_line_with_the_whole_trace(ask, shop):
     assert "no tool call found" in result["trace"][0]["observation"]
 
 
+def test_several_candidates_draw_apart_and_vote(ask, shop):
+    status, out, _ = ask("--db", shop, "--candidates", 3, "--sure", 0.9, "--json")
+    found = json.loads(out)
+    assert status == 0 and (found["candidates"], found["threshold"]) == (3, 0.9)
+    assert (found["is_sure"], found["agreement"], found["votes"]) == (False, 0.0, []), "it writes no query that runs"
+
+
 def test_the_trace_shows_every_turn_and_its_result(ask, shop):
     _, out, _ = ask("--db", shop, "--trace", "--color", "always", "--evidence", "a hint")
     assert all(f"Turn {number}" in out for number in (1, 2)) and "\x1b[36m" in out and "Hint     a hint" in out
@@ -218,6 +225,9 @@ def test_questions_and_options_that_make_no_sense_are_named(ask, shop, tmp_path)
     assert_sentence(ask("--db", shop, question=("--question", " ")), "empty")
     assert_sentence(ask("--db", shop, "--top-p", 0), "--top-p")
     assert_sentence(ask("--db", shop, "--temperature", -1), "--temperature")
+    assert_sentence(ask("--db", shop, "--candidates", 2, "--sure", 1.5), "--sure", "share")
+    assert_sentence(ask("--db", shop, "--sure", 0.5), "--sure", "--candidates")
+    assert_sentence(ask("--db", shop, "--candidates", 2, "--temperature", 0), "--candidates", "--temperature 0")
     # Before a model is loaded: this one does not exist.
     for seconds in ("nan", "-1", "inf", "0"):
         assert_sentence(ask("--db", shop, f"--seconds={seconds}", "--model", tmp_path / "gone"), "--seconds")
@@ -257,7 +267,10 @@ def test_text_of_strangers_moves_nothing_on_a_terminal(agent_module):
     call = {"tool": "run_query", "args": {"sql": hostile}, "result": hostile, "error": None}
     printer.turn(1, {"completion": f"{hostile}</think>{hostile}", "calls": [call], "observation": hostile})
     answer = {"sql": hostile, "error": None, "columns": [hostile], "rows": [(hostile,)], "truncated": True}
-    printer.answer({**answer, "ended_by": "submit_sql", "turns": 1, "calls": 1, "seconds": 0.1})
+    ended = {"ended_by": "submit_sql", "turns": 1, "calls": 1, "seconds": 0.1}
+    printer.answer({**answer, **ended, "candidates": 1, "is_sure": None})
+    votes = {"agreement": 0.5, "threshold": 0.6, "votes": [{**answer, "count": 1}] * 2, "difference": hostile}
+    printer.answer({**answer, **ended, "candidates": 2, "is_sure": False, **votes})
     assert not {"\x1b", "\r", "\x07", "\x9b", "\u202e", "\u2028", "\udc80"} & set(out.getvalue())
 
 

@@ -1,5 +1,6 @@
 """Votes: equal results agree however their SQL is written, and two different ones say how."""
 
+import io
 import json
 from pathlib import Path
 from threading import Event
@@ -7,6 +8,7 @@ from threading import Event
 import pytest
 
 from sqale_grpo.agent.agent import AgentQuestion, AgentTurn, SQaLeAgent
+from sqale_grpo.agent.show import Printer, to_json
 from sqale_grpo.agent.votes import count_votes, what_differs
 from sqale_grpo.env.episode import Episode
 from sqale_grpo.env.limits import QueryResult
@@ -57,6 +59,28 @@ def test_below_the_threshold_there_is_no_answer(shop):
     found = asked(shop, [COUNT, CITIES, "SELECT 3", "SELECT city FROM shops"], sure=0.6)
     assert (found["sql"], found["rows"], found["is_sure"], found["agreement"]) == (None, [], False, 0.5)
     assert [vote["rows"] for vote in found["votes"]] == [[(3,)], [(2,)]] and found["difference"]
+
+
+def shown(result: dict) -> list[str]:
+    out = io.StringIO()
+    Printer(out, colour=False).answer(result)
+    return out.getvalue().splitlines()[2:]
+
+
+def test_what_is_shown_says_how_many_agree(shop):
+    answers = [COUNT, CITIES, None, COUNT, None, CITIES, None, "SELECT gone"]
+    assert shown(asked(shop, answers, sure=0.25))[:2] == [
+        "Sure     2 of 8 candidates agree (25%; 25% must)",
+        f"SQL      {COUNT}",
+    ]
+    unsure = asked(shop, answers)
+    lines = shown(unsure)
+    assert lines[0] == "Not sure 2 of 8 candidates agree (25%; 50% must); what they gave most often:"
+    assert [line for line in lines if line.startswith("2 of 8")] == [f"2 of 8   {COUNT}", f"2 of 8   {CITIES}"]
+    assert lines[-1] == "Differ   1 of 1 row only in the first, e.g. (3); 1 of 1 row only in the second, e.g. (2)"
+    assert not any(line.startswith("SQL") for line in lines)
+    assert [vote["rows"] for vote in json.loads(to_json(unsure))["votes"]] == [[[3]], [[2]]]
+    assert shown(asked(shop, [None, None])) == ["Not sure no answer of 2 candidates runs"]
 
 
 def test_candidates_of_which_none_runs_are_not_sure(shop):

@@ -210,6 +210,9 @@ def test_several_candidates_give_pass_at_k(
     first = [json.dumps(row["turns"]) for row in rows if row["index"] == rows[0]["index"]]
     assert len(set(first)) > 1, "candidates draw their own tokens"
     assert found["n"] == 3 and found["episodes"] == 12 and "pass@4" in found and "majority@4" in found
+    saved = json.loads((tmp_path / "k" / "calibration.json").read_text())
+    assert (saved["identity"], saved["candidates"], len(saved["curve"])) == (found["identity"], 4, 4)
+    assert found["calibration"]["threshold"] == saved["threshold"]
 
 
 def test_a_dry_run_says_what_would_happen_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -78,6 +78,11 @@ def exported(vision_run, tmp_path_factory):
         "intervals": {"equivalent": [0.466, 0.579]},
     }
     (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "calibration.json").write_text('{"threshold": 0.625}')
+    other = run / "evaluations" / "of-another-checkpoint"
+    other.mkdir()
+    (other / "summary.json").write_text(json.dumps({"n": 900, "model": str(run / "checkpoint-6")}))
+    (other / "calibration.json").write_text('{"threshold": 0.125}')
     out = tmp_path_factory.mktemp("exports") / "ada"
     done = subprocess.run(
         [sys.executable, "-m", "sqale_grpo.export", str(run), "--out", str(out)],
@@ -100,6 +105,12 @@ def test_names_and_shapes_are_the_originals_and_only_the_language_model_differs(
     for name, tensor in old.items():
         assert new[name].shape == tensor.shape and new[name].dtype == tensor.dtype, name
         assert torch.equal(new[name].view(torch.uint8), tensor.view(torch.uint8)) == (name in kept), name
+
+
+def test_the_calibrated_share_of_agreement_is_that_of_the_checkpoint(exported):
+    assert json.loads((exported / "calibration.json").read_text()) == {"threshold": 0.625}
+    text = (exported / "sqale_agent.py").read_text()
+    assert "sure=0.625)" in text and "frame=TextFrame(before_system='<|im_start|>system\\n'" in text
 
 
 def test_the_trained_weights_are_the_checkpoints_rounded(vision_run, exported):
