@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from sqale_grpo.agent.agent import SURE, AgentQuestion, AgentTurn, SQaLeAgent
 from sqale_grpo.agent.answer import open_database, turn_record
@@ -16,7 +17,8 @@ from sqale_grpo.agent.backends import AgentError, Generate, transformers_generat
 from sqale_grpo.agent.questions import read_questions
 from sqale_grpo.agent.served import APIS, KEY_VARIABLE, URL, ServedGenerate, openai_generate
 from sqale_grpo.agent.settings import SETTINGS
-from sqale_grpo.agent.show import Printer, to_json, use_utf8
+from sqale_grpo.agent.show import Printer, to_csv, to_json, use_utf8
+from sqale_grpo.env.errors import UserError
 from sqale_grpo.env.limits import LARGEST
 from sqale_grpo.env.program import run_program
 from sqale_grpo.env.prompts import load_prompts
@@ -26,15 +28,22 @@ from sqale_grpo.rollout.served import MESSAGES
 from sqale_grpo.settings.sampling import Sampling
 
 CALIBRATION = "calibration.json"  # of `sqale-grpo evaluate` with several candidates
+ROWS = 20  # of an answer on a terminal
 BACKENDS = ("vllm", "transformers", "openai")
 EXAMPLES = """\
 examples:
   sqale_agent.py --model MODEL --db shop.sqlite --question "How many orders are late?" --trace
   sqale_agent.py --model MODEL --db shop.sqlite --questions questions.txt --json > answers.jsonl
-  sqale_agent.py --model MODEL --db shop.sqlite --question TEXT --candidates 8
+  sqale_agent.py --model MODEL --db shop.sqlite --question TEXT --candidates 8 --csv > rows.csv
   sqale_agent.py --model MODEL --db shop.sqlite --interactive --backend transformers
   sqale_agent.py --model NAME --db shop.sqlite --question TEXT --backend openai --url http://127.0.0.1:8080/v1
 """
+
+
+class NoAnswer(UserError):
+    """There is nothing to give as rows."""
+
+    exit_status = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +70,8 @@ def _run(options: argparse.Namespace) -> int:
         raise AgentError("--candidates at --temperature 0 would repeat one episode: raise the temperature")
     if options.sure is not None and options.candidates == 1:
         raise AgentError("--sure is a share of several candidates: add --candidates 8")
+    if options.csv and options.question is None:
+        raise AgentError("--csv is the rows of one answer: it goes with --question")
     questions = _questions(options)
     prompts = load_prompts(options.prompts)
     # Every database is opened once before minutes go into loading a model.
@@ -83,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         query_limits=replace(SETTINGS.query, seconds=options.seconds),
         sampling=sampling,
         seed=options.seed,
-        rows=options.rows,
+        rows=options.rows or (SETTINGS.query.rows if options.csv else ROWS),
     )
     printer = Printer(sys.stdout, _colour(options))
     if options.interactive:
@@ -135,14 +146,29 @@ def _answer_live(agent: SQaLeAgent, question: AgentQuestion, options: argparse.N
     def show(ended: AgentTurn) -> None:
         printer.turn(ended.number, turn_record(ended.turn), ended.candidate if options.candidates > 1 else None)
 
-    live = options.trace and not options.json
+    live = options.trace and not (options.json or options.csv)
     if live:
         printer.question(question.text, question.evidence, str(question.database))
     (result,) = agent.run_many([question], show if live else None, options.candidates, _sure(options))
-    if options.json:
+    if options.csv:
+        _print_csv(result, options)
+    elif options.json:
         print(to_json(result), flush=True)
     else:
         printer.answer(result)
+
+
+def _print_csv(result: dict[str, Any], options: argparse.Namespace) -> None:
+    """The rows alone. Raises NoAnswer where there are none to give."""
+    if result["is_sure"] is False:
+        agree = f"{result['agreement']:.0%} of {result['candidates']} candidates agree, {result['threshold']:.0%} must"
+        raise NoAnswer(f"not sure: {agree}; without --csv the most frequent results are shown")
+    if result["sql"] is None or result["error"]:
+        raise NoAnswer(f"no answer: {result['error'] or 'the policy gave none'}; --trace instead of --csv shows why")
+    text = to_csv(result)
+    print(harmless(text) if sys.stdout.isatty() else text, end="", flush=True)
+    if result["truncated"]:
+        _note([f"these are the first {len(result['rows'])} rows; --rows N gives more"])
 
 
 def _answer_all(
@@ -236,7 +262,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"share that must agree, else it is not sure ({calibrated})",
     )
     parser.add_argument("--trace", action="store_true", help="show every turn: reasoning, calls, results")
-    parser.add_argument("--json", action="store_true", help="one JSON object a question, with the whole trace")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object a question, with the whole trace")
+    form.add_argument("--csv", action="store_true", help="the rows of one question's answer, and nothing else")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
     parser.add_argument("--backend", choices=BACKENDS, default="vllm", help="what runs the model (vllm)")
     server = parser.add_argument_group("a model behind an OpenAI-compatible server (--backend openai)")
@@ -252,7 +280,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     server.add_argument("--tokenizer", metavar="MODEL", help="folder or Hub name of the tokenizer, if it is here")
     parser.add_argument("--prompts", type=Path, metavar="FILE", help="JSON file of prompts other than the trained ones")
-    parser.add_argument("--rows", type=_count, default=20, help="most rows of the answer (20)")
+    parser.add_argument("--rows", type=_count, help=f"most rows of the answer ({ROWS}; with --csv all)")
     parser.add_argument("--seed", type=int, default=0, help="of the token sampling (0)")
     parser.add_argument("--temperature", type=float, default=sampling.temperature, help="0 is greedy (%(default)s)")
     parser.add_argument("--top-p", type=float, default=sampling.top_p, help="nucleus (%(default)s)")

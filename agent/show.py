@@ -1,5 +1,6 @@
-"""How an episode looks on a terminal: question, turns, answer. Nothing that a database or a policy says moves it."""
+"""How an answer looks: on a terminal, which nothing that a database or a policy says moves; as JSON; as CSV."""
 
+import csv
 import io
 import json
 import math
@@ -124,6 +125,15 @@ def to_json(result: dict[str, Any]) -> str:
     if "votes" in shown:
         shown["votes"] = [{**vote, **_plain_rows(vote)} for vote in shown["votes"]]
     return harmless_json(json.dumps(shown, ensure_ascii=False))
+
+
+def to_csv(result: dict[str, Any]) -> str:
+    """The answer's rows under its columns; NULL is an empty cell, a blob its SQL literal."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(result["columns"])
+    lines.writerows(_plain_rows(result)["rows"])
+    return out.getvalue()
 
 
 def _plain_rows(result: dict[str, Any]) -> dict[str, Any]:
