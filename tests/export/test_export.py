@@ -1,19 +1,23 @@
 """Exports of runs: what is in the folder, that untrained tensors are the original's bytes, that others load it."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Qwen3_5ForConditionalGeneration
 
 from sqale_grpo.env.prompts import load_prompts
+from sqale_grpo.export.card import write_card
 from sqale_grpo.export.curves import draw, means
-from sqale_grpo.export.folder import run_settings
+from sqale_grpo.export.folder import name_left, run_settings
 from sqale_grpo.export.verify import verify
+from sqale_grpo.export.weights import WeightsReport
 from sqale_grpo.settings.check import ConfigError
 from sqale_grpo.settings.load import load_config, save_config
 from sqale_grpo.settings.run_folder import CONFIG
@@ -69,6 +73,7 @@ def exported(vision_run, tmp_path_factory):
     folder = run / "evaluations" / "after"
     folder.mkdir(parents=True)
     summary = {
+        **{"benchmark": "bird", "corpus": "bird", "split": "dev", "schema": "distractors:32", "temperature": 0.6},
         "n": 300,
         "model": str(run / "checkpoint-12"),
         "equivalent": 0.523,
@@ -79,6 +84,12 @@ def exported(vision_run, tmp_path_factory):
     }
     (folder / "summary.json").write_text(json.dumps(summary))
     (folder / "calibration.json").write_text('{"threshold": 0.625}')
+    before = run / "evaluations" / "start"
+    before.mkdir()
+    rate = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 50}
+    votes = {"threshold": 0.5, "candidates": 8, "held_out": {"answered": rate, "accuracy": {**rate, "value": 0.55}}}
+    own = {"model": str(base), "equivalent": 0.25, "candidates": 8, "calibration": votes}
+    (before / "summary.json").write_text(json.dumps({**summary, **own, "missing_share": 0.0}))
     other = run / "evaluations" / "of-another-checkpoint"
     other.mkdir()
     (other / "summary.json").write_text(json.dumps({"n": 900, "model": str(run / "checkpoint-6")}))
@@ -149,16 +160,57 @@ def test_the_card_is_made_from_the_run(vision_run, exported):
     for part in (
         "12 updates",
         "52.3% (46.6% to 57.9%)",
-        "| after | checkpoint-12 | 300 (§ 12.5% missing) |",
+        "| after | checkpoint-12 | bird, dev | gold and 32 more | 0.6 | 1 | 300 (§ 12.5% missing) | 52.3%",
+        "| start | base | bird, dev | gold and 32 more | 0.6 | 8 | 300 | 25.0%",
+        "| start | 50% of 8 | 50.0% (40.0% to 60.0%) | 55.0% (40.0% to 60.0%) |",
         "| 3fa9c1d20b77 |",
         "curves.svg",
         "wolff2026sqale",
         "0.0005",
     ):
         assert part in card, part
+    assert card.index("| start |") < card.index("| of-another-checkpoint |") < card.index("| after |"), "by updates"
+    assert f"| torch | {torch.__version__} |" in card and "Framework versions" in card
     assert "base_model" not in card, "a folder of this machine has no name on the Hub"
     assert str(vision_run[0].parent) not in card, "a path of this machine"
     assert (exported / "curves.svg").read_text().count("<polyline") == 5
+
+
+def test_the_hub_reads_the_exported_checkpoints_results(exported):
+    data = ModelCard.load(exported / "README.md").data
+    (result,) = data.eval_results
+    assert (result.dataset_type, result.dataset_split, result.metric_value) == ("bird", "dev", 52.3)
+    assert result.dataset_name == "bird, dev, gold and 32 more, temperature 0.6, candidates 1"
+    assert "95% interval 46.6 to 57.9" in result.metric_name
+
+
+def test_a_base_and_a_corpus_of_the_hub_are_linked(tmp_path):
+    config = load_config([ROOT / "configs" / "recipe.yaml", ROOT / "configs" / "corpus" / "sqale.yaml"])
+    report = WeightsReport(1, 0, 10, 10, [])
+    write_card(tmp_path, tmp_path / "run", tmp_path / "run" / "checkpoint-3", config, report)
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.base_model == "Qwen/Qwen3.5-2B"
+    assert card.data.datasets == ["trl-lab/SQaLe-2-text-to-SQL-Queries", "trl-lab/SQaLe-2-text-to-SQL-Schemas"]
+    assert "[`Qwen/Qwen3.5-2B`](https://huggingface.co/Qwen/Qwen3.5-2B)" in card.text
+    assert card.data.eval_results is None and "## Evaluation" not in card.text
+
+
+def test_what_stopped_exports_left_is_named_and_the_own_removed(tmp_path):
+    said: list[str] = []
+    for name in ("ada", "other"):
+        (tmp_path / f"{name}.partial" / "deep").mkdir(parents=True)
+        (tmp_path / f"{name}.partial" / "deep" / "model.safetensors").write_bytes(bytes(2_000_000))
+    name_left(tmp_path / "ada", said.append)
+    assert said[0] == f"removed {tmp_path / 'ada.partial'}, 2.0 MB, which an export left that was stopped"
+    assert said[1].startswith(f"{tmp_path / 'other.partial'}, 2.0 MB, is left of an export") and len(said) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["other.partial"]
+
+
+def test_every_file_can_be_read_as_the_umask_says(exported):
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in exported.rglob("*"):
+        assert file.stat().st_mode & 0o444 == 0o444 & ~mask, file
 
 
 @pytest.mark.long
