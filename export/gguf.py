@@ -1,5 +1,6 @@
 """An export as one GGUF file, for llama.cpp, Ollama and LM Studio: through llama.cpp's own converter."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -41,14 +42,16 @@ def write_gguf(folder: Path, kind: str, converter: Path | None, report: Callable
         report(f"{file} is there already")
         return
     partial = file.with_suffix(".gguf.partial")
-    command = [sys.executable, str(converter), *_arguments(folder, partial, kind)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    # One that is a program has an environment of its own, with what it needs.
+    program = [str(converter.resolve())] if os.access(converter, os.X_OK) else [sys.executable, str(converter)]
+    command = [*program, *_arguments(folder, partial, kind)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode or not partial.is_file():
         partial.unlink(missing_ok=True)
         said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
         raise ConfigError(
             f"{converter} did not convert {folder}: {said}; the export itself is whole. To see all that it says: "
-            f"{shlex.join(['python', str(converter), *_arguments(folder, file, kind)])}"
+            f"{shlex.join([*program, *_arguments(folder, file, kind)])}"
         )
     partial.rename(file)
     report(f"GGUF: {file}, {file.stat().st_size / 1e6:,.1f} MB")

@@ -12,7 +12,8 @@ from sqale_grpo.settings.check import ConfigError
 from tests.helpers.programs import program
 
 # As llama.cpp's is called: the model's folder, --outfile, --outtype.
-PROGRAM = """\
+PROGRAM = f"""\
+#!{sys.executable}
 import argparse, pathlib
 parser = argparse.ArgumentParser()
 parser.add_argument("model", type=pathlib.Path)
