@@ -44,6 +44,22 @@ def test_a_command_of_before_is_answered_by_its_new_name(name: str) -> None:
     assert f"`python -m {name}` is now `sqale-grpo {name}`" in done.stderr
 
 
+def test_another_package_keeps_its_own_name(tmp_path: Path) -> None:
+    """Hugging Face's ``evaluate``, which many have beside this project, and whatever is called as a folder here."""
+    names = sorted({*commands.COMMANDS, "rollout", "sampler", "settings"})
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("whose = 'another'\n")
+    program = (
+        "import importlib, sys\n"
+        "import sqale_grpo.commands\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(f'sqale_grpo.{name}')\n"
+        "    assert importlib.import_module(name).whose == 'another', name\n"
+    )
+    done = run("-c", program, *names, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_command_is_a_module_with_help_and_an_example(name: str, tmp_path: Path) -> None:
     done = run("-m", f"sqale_grpo.{name}", "--help", cwd=tmp_path)
@@ -117,13 +133,25 @@ def test_a_reader_that_has_gone_ends_a_program_in_silence() -> None:
     assert done.stderr == "" and done.returncode in (0, 141)  # 0: all was written before the reader went
 
 
-@pytest.mark.parametrize("after", [0.05, 0.2, 0.6, 1.5])
-def test_ctrl_c_at_any_stage_is_no_traceback(after: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "after"),
+    [
+        ("demo", 0.05),
+        ("demo", 0.2),
+        ("demo", 0.6),
+        ("demo", 1.5),
+        ("evaluate eval/demo model=demo", 0.05),
+        ("evaluate eval/demo model=demo", 2.0),
+    ],
+)
+def test_ctrl_c_at_any_stage_is_no_traceback(words: str, after: float, tmp_path: Path) -> None:
     """Python itself says so in its first moments, before any program runs; from then on it is ours."""
+    name, *more = words.split()
     program = [
         sys.executable,
         "-m",
-        "sqale_grpo.demo",
+        f"sqale_grpo.{name}",
+        *more,
         f"output={tmp_path}",
         f"corpus.prepared={tmp_path / 'prepared'}",
     ]

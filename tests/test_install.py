@@ -57,3 +57,19 @@ def test_no_network_is_told(tmp_path):
 )
 def test_pips_errors_are_explained(errors, sentence):
     assert sentence in install.explain(errors)
+
+
+@pytest.mark.parametrize(("reached", "asked"), [(True, 1), (False, 2)])
+def test_without_a_gpu_torch_is_the_cpu_build_of_the_tested_version(tmp_path, capfd, reached, asked):
+    """2.7 GB of CUDA are fetched only where PyTorch's own index cannot be reached, and then it is said."""
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    (pinned,) = (line for line in constraints if line.startswith("torch=="))
+    pip = tmp_path / "pip"
+    refuse = "" if reached else 'case "$*" in *whl/cpu*) exit 1;; esac\n'
+    pip.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path / "asked"}\n{refuse}')
+    pip.chmod(0o755)
+    install.install_cpu_torch([str(pip)])
+    lines = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == asked and lines[0].endswith(f"{install.CPU_INDEX} {pinned}+cpu")
+    if not reached:
+        assert lines[1] == pinned and "may be 2.7 GB with CUDA" in "".join(capfd.readouterr())

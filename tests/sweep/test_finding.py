@@ -80,6 +80,13 @@ def test_a_page_without_a_place_for_the_results_is_refused_before_anything_runs(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    text = says(capsys, "--page", tmp_path / "file" / "page.md", f"output={tmp_path / 'runs'}")
+    assert text.startswith("error: --page cannot be written: ") and text.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
 def test_evaluations_of_another_base_policy_are_refused_before_training(tmp_path, capsys, random_policy, tokenizer):
     policy = tmp_path / "policy"
     random_policy.save_pretrained(policy)
