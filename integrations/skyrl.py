@@ -5,7 +5,8 @@
              kwargs={"env_config": {"corpus": "data/prepared/demo-train"}})
 
 A row of the dataset names its task in ``extra_info``: ``question`` (number or id in the prepared corpus) and, where
-wanted, ``update`` (of the gate, phrasing and tables) and ``candidate``. SkyRL shows an environment one candidate, so no
+wanted, ``update`` (of the gate, phrasing and tables; without it the gate is open and they stay the same) and
+``candidate``. SkyRL shows an environment one candidate, so no
 answer gets the agreement bonus of its group: the reward is the outcome's with agreement left open.
 """
 
@@ -13,16 +14,16 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
-
 from sqale_grpo.corpus import PreparedCorpus, open_prepared
 from sqale_grpo.env.episode import Finished
 from sqale_grpo.env.errors import UserError
-from sqale_grpo.integrations.tested import check_version
+from sqale_grpo.integrations.tested import OPEN, check_version
 from sqale_grpo.rollout.world import World, open_world
 from sqale_grpo.settings.load import load_config
 
-check_version("skyrl-gym", "0.4")
+check_version("skyrl-gym", "0.4", "skyrl")
+
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput  # noqa: E402 - where it is missing is told
 
 TIERS = ("equivalent", "executable", "parsable", "invalid", "void")
 
@@ -47,7 +48,7 @@ class SqaleEnv(BaseTextEnv):
             self.world: World = open_world(
                 prepared,
                 int(given.get("seed", 42)),
-                int(task.get("update", 0)),
+                int(task.get("update", OPEN)),
                 task["question"],
                 int(task.get("candidate", 0)),
                 config,

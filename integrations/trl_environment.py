@@ -14,20 +14,21 @@ whole. Imports no trl: TRL finds the methods by their names and docstrings.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqale_grpo.corpus import PreparedCorpus, open_prepared
 from sqale_grpo.env.episode import Finished
-from sqale_grpo.integrations.tested import check_version
+from sqale_grpo.integrations.tested import OPEN, check_version
 from sqale_grpo.reward import Outcome, with_agreement
 from sqale_grpo.rollout.world import World, open_world
 from sqale_grpo.settings.keys import Config
 
-check_version("trl", "1.16")
+check_version("trl", "1.16", "train")
 
-OPEN = 10**9  # an update so late that its gate is open
 TASK = (
     "You cannot see the database: explore it with the tools, look up how its values are written, run your SQLite "
     "query, and give the one that answers the question to submit_sql."
@@ -52,23 +53,53 @@ def sql_environment(
     Raises CorpusError for a folder that is not prepared.
     """
     prepared = corpus if isinstance(corpus, PreparedCorpus) else open_prepared(corpus)
-    return lambda: SqlEnvironment(prepared, config, seed)
+    return partial(SqlEnvironment, Batches(prepared, config, seed))
+
+
+class Batches:
+    """What the environments of one trainer share: the batch that is played, and how often each row came in it.
+
+    TRL repeats a row for each rollout of its group and resets its environments in order, the first one in every batch.
+    """
+
+    def __init__(self, corpus: PreparedCorpus, config: Config | None, seed: int) -> None:
+        self._corpus, self._config, self._seed = corpus, config, seed
+        self._made = self._batch = 0
+        self._candidates: Counter[tuple[int | str, int]] = Counter()
+
+    def enter(self) -> int:
+        """The number of a new environment."""
+        self._made += 1
+        return self._made - 1
+
+    def open(self, environment: int, question: int | str, update: int | None) -> World:
+        """The world of a row; the next candidate of its group in this batch.
+
+        Without ``update`` each batch draws phrasing and tables anew, behind an open gate.
+        """
+        if environment == 0:
+            self._batch += 1
+            self._candidates.clear()
+        draw = OPEN + self._batch if update is None else update
+        candidate = self._candidates[question, draw]
+        self._candidates[question, draw] += 1
+        return open_world(self._corpus, self._seed, draw, question, candidate, self._config)
 
 
 class SqlEnvironment:
     """One rollout's episode. TRL resets it with a row of the dataset and offers its public methods to the model."""
 
-    def __init__(self, corpus: PreparedCorpus, config: Config | None, seed: int) -> None:
-        self._corpus, self._config, self._seed = corpus, config, seed
+    def __init__(self, batches: Batches) -> None:
+        self._batches, self._number = batches, batches.enter()
         self._world: World | None = None
 
-    def reset(self, question: int | str, update: int = OPEN, candidate: int = 0, **_: Any) -> str:
-        """Open the world of a row: ``question`` of the corpus, and where wanted ``update`` and ``candidate``.
+    def reset(self, question: int | str, update: int | None = None, **_: Any) -> str:
+        """Open the world of a row: ``question`` of the corpus, and where wanted ``update``.
 
         Returns the question, which TRL puts after the prompt. Raises CorpusError where the corpus has none such.
         """
         self._close()
-        self._world = open_world(self._corpus, self._seed, update, question, candidate, self._config)
+        self._world = self._batches.open(self._number, question, update)
         asked, evidence = self._world.question, self._world.settings.evidence
         hint = f"\nHint: {asked.evidence}" if evidence and asked.evidence else ""
         return f"\n\nQuestion: {asked.text}{hint}"

@@ -4,6 +4,7 @@ Whoever plays goes through here: training and evaluation open the worlds of many
 other trainers one at a time (``open_world``). Needs no torch.
 """
 
+import operator
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -162,7 +163,8 @@ def gate(config: Config, corpus: PreparedCorpus, index: int, seed: int, update: 
 
 def question_index(corpus: PreparedCorpus, question: int | str) -> int:
     """The number of a question in a prepared corpus, by number or id. Raises CorpusError."""
-    if isinstance(question, int):
+    if not isinstance(question, str):
+        question = operator.index(question)  # of numpy too
         if 0 <= question < len(corpus):
             return question
         raise CorpusError(f"no question number {question} in {corpus.directory}: it holds {len(corpus):,}, from 0 on")

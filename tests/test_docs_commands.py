@@ -107,6 +107,7 @@ def test_every_command_is_read_by_its_program(page, monkeypatch):
     check(page, READERS)
 
 
+@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_launch_is_read_by_its_script(page, monkeypatch):

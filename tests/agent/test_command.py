@@ -105,6 +105,7 @@ def test_a_conversation_ends_with_an_empty_line(ask, shop, monkeypatch):
     assert [json.loads(line)["question"] for line in out.splitlines()] == ["How many shops?", "Which cities?"]
 
 
+@pytest.mark.long
 def test_it_runs_alone_in_an_empty_folder(agent_file, tiny_model, shop, tmp_path):
     shutil.copy(agent_file, tmp_path / "sqale_agent.py")
     command = [sys.executable, "-I", "sqale_agent.py", "--model", str(tiny_model), "--db", str(shop), *SHORT]

@@ -87,6 +87,7 @@ def test_the_batches_are_those_of_the_whole_corpus(
         assert len(used) <= built < DATABASES - 1
 
 
+@pytest.mark.long
 @pytest.mark.full
 def test_a_preparation_that_is_stopped_ends_in_the_same_folder(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -148,6 +149,7 @@ def test_the_command_prepares_where_the_run_looks(
     assert "prepare needs --out, or --for CONFIG..." in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.full
 def test_a_run_that_is_extended_prepares_the_rest_and_meets_the_same_inputs(source: Path, tmp_path: Path) -> None:
     short = configured(source, tmp_path)

@@ -62,6 +62,7 @@ def test_a_bomb_among_several_queries_costs_only_its_own_answer(database, bomb):
         assert [result.rows for result in results] == [[(99 + i,)] for i in range(4)]
 
 
+@pytest.mark.long
 @pytest.mark.full
 def test_a_worker_that_cannot_say_which_query_hung_costs_no_other_answer(database):
     good = [(f"SELECT max(a) + {i} FROM n", None) for i in range(4)]

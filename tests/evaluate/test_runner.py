@@ -41,6 +41,7 @@ def run(config: EvaluationConfig, folder: Path) -> dict:
     return summary(folder)
 
 
+@pytest.mark.long
 def test_the_oracle_is_always_right_on_the_demo(demo_split: PreparedCorpus, prepared_folder: Path, tmp_path: Path):
     every = f"questions={len(demo_split)}"
     found = run(evaluation(prepared_folder, "backend=oracle", every), tmp_path / "oracle")

@@ -160,6 +160,7 @@ def test_an_unknown_model_and_no_server_are_one_sentence(faulty, tmp_path):
         open_server(config(url(faulty), tmp_path, "server.api=completions"))
 
 
+@pytest.mark.long
 def test_a_failed_question_is_recorded_and_played_at_the_next_start(
     faulty, demo_split: PreparedCorpus, prepared_folder: Path, tmp_path: Path
 ):

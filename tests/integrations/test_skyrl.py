@@ -43,6 +43,15 @@ for number in range(20):
         except RuntimeError as error:
             assert "has ended by submit_sql" in str(error)
         env.close()
+env = skyrl_gym.make("sqale", env_config=config, extras={"extra_info": {"question": 0}})
+env.init([])
+last = env.step(say("submit_sql", "SELECT 'nobody'"))
+assert last["done"] and 0.9 < last["reward"] < 1.2 and last["metadata"]["tier"] == "executable", last
+env = skyrl_gym.make("sqale", env_config=config, extras={"extra_info": {"question": 0}})
+env.init([])
+turns = [env.step("I do not know") for _ in range(7)]
+assert [each["done"] for each in turns] == [False] * 6 + [True]
+assert turns[-1]["metadata"]["tier"] == "invalid" and turns[-1]["reward"] == 0.0, turns[-1]
 for wrong, says in (
     ({"question": 10**6}, "no question number 1000000"),
     ({}, "extra_info of the task lacks the key 'question'"),

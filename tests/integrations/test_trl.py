@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from sqale_grpo.corpus import CorpusError, PreparedCorpus
-from sqale_grpo.integrations.tested import check_version
+from sqale_grpo.curriculum import gate_closed
+from sqale_grpo.integrations.tested import OPEN, check_version
 from sqale_grpo.integrations.trl_environment import SqlEnvironment, sql_environment, sql_reward, tasks
 from sqale_grpo.reward.score import score_group
 from sqale_grpo.rollout.world import open_world
@@ -58,6 +59,7 @@ class Scripted(GRPOTrainer):
         return (ids, None if out[1] is None else [[0.0] * len(each) for each in ids], *out[2:])
 
 
+@pytest.mark.long
 def test_trls_trainer_plays_it_and_means_our_rewards(
     corpus: PreparedCorpus, native: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
@@ -100,7 +102,7 @@ def test_trls_trainer_plays_it_and_means_our_rewards(
     trainer.train()
     wanted: list[float] = []
     for question in range(2):
-        with open_world(corpus, 7, 10**9, question) as world:
+        with open_world(corpus, 7, OPEN + 1, question) as world:
             answers = [world.question.gold_sql, "SELECT 1", "SELECT 1", "SELECT 2"]
             found = score_group(world.question, world.group.database.path, answers, world.group.sandbox)
             wanted += [outcome.reward for outcome in found]
@@ -111,23 +113,49 @@ def test_trls_trainer_plays_it_and_means_our_rewards(
 
 
 def played(corpus: PreparedCorpus, *sqls: str, question: int = 0) -> SqlEnvironment:
-    environment = sql_environment(corpus)()
-    environment.reset(question=question)
-    for sql in sqls:
-        environment.run_query(sql)
-    return environment
+    return batch(corpus, (question, *sqls))[0]
+
+
+def batch(corpus: PreparedCorpus, *rollouts: tuple) -> list[SqlEnvironment]:
+    """One batch's environments, each reset for a question and its queries run."""
+    factory = sql_environment(corpus)
+    environments = [factory() for _ in rollouts]
+    for environment, (question, *sqls) in zip(environments, rollouts, strict=True):
+        environment.reset(question=question)
+        for sql in sqls:
+            environment.run_query(sql)
+    return environments
+
+
+def test_a_groups_gates_and_tables_are_those_of_a_run(corpus: PreparedCorpus) -> None:
+    factory = sql_environment(corpus, seed=5)
+    environments = [factory() for _ in range(8)]
+    for update in (0, 20, 40, 60):
+        for environment in environments:
+            environment.reset(question=3, update=update)
+        gates = [environment._world.episode.gated for environment in environments]
+        name, chance = environments[0]._world.question.question_id, 1 - update / 80
+        assert gates == [gate_closed(5, update, name, candidate, chance) for candidate in range(8)]
+        assert update not in (20, 40) or 0 < sum(gates) < 8
+    tables = []
+    for _ in range(6):
+        for environment in environments:
+            environment.reset(question=3)
+        assert len({environment._world.group.tables for environment in environments}) == 1
+        assert not any(environment._world.episode.gated for environment in environments)
+        tables.append(environments[0]._world.group.tables)
+    assert len(set(tables)) > 1, "each batch draws anew"
 
 
 def test_an_end_without_an_answer_is_worth_the_last_query_that_ran(corpus: PreparedCorpus) -> None:
-    with open_world(corpus, 42, 10**9, 0) as world:
+    with open_world(corpus, 42, OPEN + 1, 0) as world:
         gold = world.question.gold_sql
-    first = played(corpus, "SELECT 1", gold, "SELECT nothing FROM nowhere")
-    assert sql_reward([first, played(corpus)]) == [3.0, 0.0]
+    assert sql_reward(batch(corpus, (0, "SELECT 1", gold, "SELECT nothing FROM nowhere"), (0,))) == [3.0, 0.0]
 
 
 def test_groups_are_told_apart_by_their_question(corpus: PreparedCorpus) -> None:
-    alone = [played(corpus, "SELECT 12345", question=number) for number in (0, 1)]
-    together = [played(corpus, "SELECT 12345") for _ in range(2)]
+    alone = batch(corpus, (0, "SELECT 12345"), (1, "SELECT 12345"))
+    together = batch(corpus, (0, "SELECT 12345"), (0, "SELECT 12345"))
     lonely, agreed = sql_reward(alone)[0], sql_reward(together)
     assert lonely is not None and agreed == [pytest.approx(lonely + 0.1, abs=1e-5)] * 2
 
@@ -161,10 +189,12 @@ def test_mistakes_are_sentences(corpus: PreparedCorpus, tmp_path: Path) -> None:
 
 def test_another_version_than_the_tested_one_is_named() -> None:
     with pytest.warns(UserWarning, match=r"trl .* is installed, and this adapter is tested with 0\.1"):
-        check_version("trl", "0.1")
+        check_version("trl", "0.1", "train")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_version("trl", "1.16")
+        check_version("trl", "1.16", "train")
+    with pytest.raises(ImportError, match=r"needs no-such-thing; install it: pip install 'sqale-grpo\[none\]'"):
+        check_version("no-such-thing", "1", "none")
 
 
 def test_tasks_are_the_questions(corpus: PreparedCorpus) -> None:

@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy
 import pytest
 
 from sqale_grpo.corpus import CorpusError, PreparedCorpus, prepare
@@ -14,7 +15,7 @@ from sqale_grpo.curriculum import gate_closed
 from sqale_grpo.env.episode import Finished, Observation
 from sqale_grpo.reward import with_agreement
 from sqale_grpo.rollout.group import episode_settings
-from sqale_grpo.rollout.world import EpisodeJob, World, open_world, open_worlds
+from sqale_grpo.rollout.world import EpisodeJob, World, open_world, open_worlds, question_index
 from sqale_grpo.settings.evaluation import EvaluationConfig
 from sqale_grpo.settings.keys import Config
 from tests.conftest import ROOT
@@ -79,6 +80,10 @@ def test_an_evaluations_world_has_its_schema_and_no_gate(corpus: PreparedCorpus)
         with open_world(corpus, 42, 0, 1, candidate, EvaluationConfig(model="demo", schema="gold")) as world:
             assert not world.episode.gated and set(world.group.tables) >= set(world.question.gold_tables)
             assert set(world.group.sandbox.schema.tables) == set(world.group.tables)
+
+
+def test_a_number_may_be_one_of_numpy(corpus: PreparedCorpus) -> None:
+    assert question_index(corpus, numpy.int64(2)) == 2
 
 
 @pytest.mark.parametrize(
