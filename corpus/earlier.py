@@ -54,11 +54,13 @@ def take_earlier(staging: Staging, out: Path, key: dict[str, Any], digests: dict
 
 def _earlier(out: Path, key: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Complete folders beside ``out``, the newest first; the key tells them apart, and each database's digest."""
-    folders = [path for path in out.parent.iterdir() if path != out and (path / MARKER).is_file()]
-    for folder in sorted(folders, key=lambda path: (path / MARKER).stat().st_mtime_ns, reverse=True):
+    markers = (path / MARKER for path in out.parent.iterdir() if path != out)
+    found = [path for path in markers if os.path.isfile(path)]  # False for a neighbour that is closed to us
+    for path in sorted(found, key=os.path.getmtime, reverse=True):
+        folder = path.parent
         try:
             marker = read_marker(folder)
-        except CorpusError:
+        except (CorpusError, OSError):
             continue
         if marker is not None and FILES in marker and {**marker["key"], "source": ""} == {**key, "source": ""}:
             yield folder, marker

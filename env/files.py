@@ -99,8 +99,8 @@ def give_usual_modes(folder: Path) -> None:
             file.chmod(stat.S_IMODE(state.st_mode) | usual)
 
 
-def check_place(path: str | Path, meant: str, error: type[UserError] = UserError) -> None:
-    """Raise ``error`` where nothing can be written at ``path``, before hours of work are to be written there.
+def check_place(path: str | Path, meant: str, error: type[UserError] = UserError, folder: bool = True) -> None:
+    """Raise ``error`` where no folder, or no file, can be written at ``path``, before hours of work are to lie there.
 
     ``meant``: what names the place to a person, as ``output=``. Leaves no trace.
     """
@@ -108,8 +108,8 @@ def check_place(path: str | Path, meant: str, error: type[UserError] = UserError
     try:
         while not _is_there(place):
             place = place.parent
-        if place == Path(path).absolute() and not place.is_dir():
-            with open(place, "ab"):
+        if not folder and place == Path(path).absolute():
+            with open(place, "r+b"):
                 return
         with tempfile.TemporaryDirectory(prefix=".sqale-", dir=place):
             return

@@ -6,8 +6,8 @@
 
 A row of the dataset names its task in ``extra_info``: ``question`` (number or id in the prepared corpus) and, where
 wanted, ``update`` (of the gate, phrasing and tables; without it the gate is open and they stay the same) and
-``candidate``. SkyRL shows an environment one candidate, so no
-answer gets the agreement bonus of its group: the reward is the outcome's with agreement left open.
+``candidate``. SkyRL shows an environment one candidate, so no answer gets the agreement bonus of its group: the reward
+is the outcome's with agreement left open.
 """
 
 from collections.abc import Mapping

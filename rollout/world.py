@@ -8,6 +8,7 @@ import operator
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -168,7 +169,12 @@ def question_index(corpus: PreparedCorpus, question: int | str) -> int:
         if 0 <= question < len(corpus):
             return question
         raise CorpusError(f"no question number {question} in {corpus.directory}: it holds {len(corpus):,}, from 0 on")
-    ids = corpus.column("question_id")
-    if question not in ids:
-        raise CorpusError(f"no question {question!r} in {corpus.directory}: its ids are like {ids[0]!r}")
-    return ids.index(question)
+    numbers = _numbers(corpus)
+    if question not in numbers:
+        raise CorpusError(f"no question {question!r} in {corpus.directory}: its ids are like {next(iter(numbers))!r}")
+    return numbers[question]
+
+
+@lru_cache(maxsize=4)  # a task a world: without it each would read the ids of all questions
+def _numbers(corpus: PreparedCorpus) -> dict[str, int]:
+    return {name: number for number, name in enumerate(corpus.column("question_id"))}

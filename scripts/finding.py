@@ -72,7 +72,7 @@ def find(sweep: str, inputs: list[str], jobs: int, page: Path, console: Console)
     files, overrides = sweep_files([sweep, *inputs])
     runs = read_runs(files, overrides)
     check_folders(runs)
-    check_place(page, "--page", ConfigError)
+    check_place(page, "--page", ConfigError, folder=False)
     around(page)  # refuses a page without a place for the results now, not after the last run
     tested = load_config(TESTED, overrides)
     folder = Path(tested.output) / f"sweep-{Path(sweep).stem}"

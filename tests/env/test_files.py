@@ -267,8 +267,14 @@ def test_a_place_that_can_be_written_is_left_as_it_was(tmp_path: Path, inside: s
 def test_a_file_that_can_be_written_is_a_place(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("text")
-    check_place(page, "--page")
+    check_place(page, "--page", folder=False)
     assert page.read_text() == "text"
+    with pytest.raises(UserError, match="a part of this path is a file"):
+        check_place(page, "output=")
+    (tmp_path / "link").symlink_to(tmp_path / "gone" / "page.md")
+    with pytest.raises(UserError, match="no such file or directory"):
+        check_place(tmp_path / "link", "--page", folder=False)
+    assert not (tmp_path / "gone").exists()
 
 
 @pytest.mark.parametrize(
@@ -287,4 +293,4 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, inside: 
 
 def test_a_place_in_a_file_system_that_takes_nothing() -> None:
     with pytest.raises(UserError, match="^--page cannot be written: /proc/x/page.md: .*: look at the path$"):
-        check_place("/proc/x/page.md", "--page")
+        check_place("/proc/x/page.md", "--page", folder=False)
